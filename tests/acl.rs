@@ -1,4 +1,4 @@
-//! Users and their rights, and what these mean for everything else a client may do.
+//! Users, their rights, and the effect of rights on everything else that a client may do.
 
 use std::fs;
 use std::io::{Read, Write};
@@ -21,7 +21,7 @@ fn set(admin: &mut Connection, rules: &str) {
     admin.check(&format!("ACL SETUSER alice {rules}"), "+OK");
 }
 
-/// A connection of `alice`, whose password is `pw`.
+/// Opens a connection of `alice`, whose password is `pw`.
 fn alice(server: &Server) -> Connection {
     let mut c = server.connect();
     c.check("AUTH alice pw", "+OK");
@@ -47,7 +47,7 @@ fn rules_are_in_force_for_the_next_command() {
     c.check("GET a1", &command_denied("get"));
     c.check("DEL a1 b1", ":1");
     set(&mut admin, "off");
-    // Who is in stays in.
+    // A client that is authenticated stays so.
     c.check("SET b1 x", "+OK");
     server.connect().check("AUTH alice pw", WRONG);
 }
@@ -66,10 +66,10 @@ fn a_deleted_user_loses_its_connections_even_those_that_wait() {
     for c in [&mut own, &mut idle, &mut blocked, &mut subscribed] {
         c.expect_closed();
     }
-    // It was not popped.
+    // The command was refused, so it popped nothing.
     admin.check("RPUSH list x", ":1");
     admin.check("LLEN list", ":1");
-    // The next one of that name is another user.
+    // A user created again under the name is a different one.
     set(&mut admin, "on >pw +ping");
     alice(&server).check("PING", "+PONG");
     admin.check("ACL DELUSER default", "-ERR The 'default' user cannot be removed");
@@ -96,7 +96,7 @@ fn transactions_are_checked_when_queued_and_when_run() {
                     This command is no longer allowed for the following reason: no permission to execute the command \
                     or subcommand";
     assert!(reply.contains(expected) && reply.ends_with(", nil]"), "{reply}");
-    // As in Redis, this is no call.
+    // As in Redis, this does not count as a call.
     let calls = admin.ask("INFO commandstats").text().to_owned();
     assert!(calls.contains("cmdstat_set:calls=0,"), "{calls}");
     let shown = watcher.reply().text().to_owned();
@@ -133,7 +133,7 @@ fn commands_that_never_block_need_the_same_rights() {
     c.check("NBLPOP a 0 0", "[\"a\", \"x\"]");
 }
 
-/// A result that comes later needs the rights to what was sent, not to the command that it is like.
+/// A later result needs the rights to the command that was sent, not to its blocking variant.
 #[test]
 fn results_that_come_later_need_the_same_rights() {
     let server = server();
@@ -162,7 +162,7 @@ fn results_that_come_later_need_the_same_rights() {
     }
 }
 
-/// As in Redis, the number of arguments does not matter; keys that are not there are not denied.
+/// As in Redis, the number of arguments does not matter, and absent keys are not denied.
 #[test]
 fn scripts_ask_whether_a_call_is_allowed() {
     let server = server();
@@ -233,7 +233,7 @@ fn tracking_ends_with_the_user() {
     c.check("GET a", "null");
     admin.check("SET b 1", "+OK");
     admin.check("SET a 1", "+OK");
-    // What it was denied to read it is not told about.
+    // No invalidation is sent for a key that the client was not allowed to read.
     c.expect(">[\"invalidate\", [\"a\"]]");
     admin.check("ACL DELUSER alice", ":1");
     c.expect_closed();
@@ -309,7 +309,7 @@ fn the_log_tells_what_was_denied_to_whom() {
     assert_eq!(admin.ask("ACL LOG").items().len(), 2);
     admin.check("CONFIG RESETSTAT", "+OK");
     assert!(admin.ask("INFO stats").text().contains("acl_access_denied_key:0\r\n"));
-    // Without a log they are counted as well, in programs too.
+    // Without a log, denials are counted as well, also in programs.
     admin.check("CONFIG SET acllog-max-len 0", "+OK");
     set(&mut admin, "+eval");
     c.ask("GET d");
@@ -445,7 +445,7 @@ fn users_live_in_a_file_of_their_own() {
     assert!(outcome.errors.contains("Error loading ACLs, opening file"), "{}", outcome.errors);
 }
 
-/// Each save that has replied is in the file, however many there are at once.
+/// Each acknowledged save is in the file, also if many run at once.
 #[test]
 fn saves_at_once_are_all_there() {
     let dir = TempDir::new();
@@ -507,7 +507,7 @@ fn commands_may_have_other_names() {
     assert!(c.ask("FLUSHALL").text().starts_with("ERR unknown command 'FLUSHALL'"));
     assert!(c.ask("CONFIG GET port").text().starts_with("ERR unknown command 'CONFIG'"));
     assert_eq!(c.ask("A-Name-that-is-longer-than-any-command GET port").items().len(), 2);
-    // Rules go by the names that commands have.
+    // Rules apply to the current names of commands.
     set(&mut c, "on >pw %R~* +config|get +bitfield");
     let mut watcher = server.connect();
     watcher.check("MONITOR", "+OK");
@@ -615,7 +615,7 @@ fn a_client_of_memcached_can_become_a_user_though_the_default_user_is_open() {
     check_frames(&both, &login("alice", "x"), &refused);
 }
 
-/// `docs/acl.md` says so.
+/// Guarantee of `docs/acl.md`.
 #[test]
 fn names_of_keys_are_shown_to_administrators_only() {
     let launch = launch().with("slowlog-log-slower-than", "0");
@@ -655,7 +655,7 @@ fn a_prefix_does_not_tell_names_that_the_user_may_not_know() {
     let mut direct = server.connect_resp3();
     login(&mut direct);
     direct.check("CLIENT TRACKING ON BCAST", "+OK");
-    // One that gets what others track, and one that becomes the user later.
+    // One is the redirection target of other clients, and one becomes the user later.
     let mut target = server.connect_resp3();
     let mut redirecting = server.connect();
     login(&mut redirecting);
@@ -669,7 +669,7 @@ fn a_prefix_does_not_tell_names_that_the_user_may_not_know() {
     let names = r#">["invalidate", ["open:a", "written:a"]]"#;
     all.iter_mut().for_each(|c| wait_for(c, names));
     admin.check("SET secret:c 1", "+OK");
-    // New rights hold for what is told next, whether or not the client asks for something.
+    // New rights apply to the next message, even if the client sends nothing.
     admin.check("ACL SETUSER ann resetkeys ~secret:b", "+OK");
     admin.check(set, "+OK");
     all.iter_mut().for_each(|c| wait_for(c, &invalidate("secret:b")));
@@ -677,7 +677,7 @@ fn a_prefix_does_not_tell_names_that_the_user_may_not_know() {
     all.iter_mut().for_each(|c| wait_for(c, INVALIDATE_ALL));
 }
 
-/// Waits for what a connection is told next.
+/// Waits for the next message to a connection.
 #[track_caller]
 fn wait_for(c: &mut Connection, expected: &str) {
     let mut seen = Vec::new();
@@ -688,7 +688,7 @@ fn wait_for(c: &mut Connection, expected: &str) {
     assert_eq!(seen, [expected]);
 }
 
-/// The delay is for each attempt, also of a connection that has authenticated.
+/// Each attempt is delayed, also on a connection that has authenticated.
 #[test]
 fn a_client_of_memcached_that_is_somebody_guesses_no_faster() {
     let both = memcached::start();
@@ -714,7 +714,7 @@ fn a_client_of_memcached_that_is_somebody_guesses_no_faster() {
     answered(&login(b"\0root\0wrong"), &refused);
     answered(&login(b"\0default\0"), &granted);
     answered(&login(b"\0root\0right"), &granted);
-    // At least 50 ms are between one and the next.
+    // There are at least 50 ms between two attempts.
     assert!(began.elapsed() > Duration::from_millis(140), "{:?}", began.elapsed());
 }
 
@@ -752,16 +752,16 @@ fn many_connections_guess_no_faster_than_one_and_keep_nobody_out() {
         let reply = server.connect().ask(words).to_string();
         assert!(!reply.starts_with('-'), "{words}: {reply}");
     };
-    // A user who is known at this address, and one who is not.
+    // One user is known at this address, and one is not.
     login("AUTH secret");
     login("AUTH bob pw");
     guessers.retain_mut(|guesser| guesser.is_silent_for(Duration::from_millis(1)));
     assert!(guessers.len() > 30);
-    // The one whose password they guess.
+    // The user whose password is guessed.
     login("HELLO 2 SETNAME auth AUTH alice pw");
 }
 
-/// A stranger opens one connection after the other and guesses on each.
+/// A remote client opens one connection after the other and guesses on each.
 #[test]
 fn who_guesses_from_elsewhere_keeps_nobody_out() {
     let launch = launch().with("requirepass", "right").with("http-metrics-token", "scraper");
@@ -815,7 +815,7 @@ fn a_transaction_does_not_guess_passwords_faster() {
     guesser.check("ACL WHOAMI", "\"default\"");
     let refused = guesser.ask("ACL LOG").to_string();
     assert!(refused.contains("\"count\", :9"), "{refused}");
-    // Outside of a transaction an attempt waits, and is looked at.
+    // Outside of a transaction an attempt waits, and is then checked.
     guesser.check("AUTH alice pw", "+OK");
 }
 
@@ -828,7 +828,7 @@ fn a_password_does_not_stay_on_the_command_line() {
     assert!(!shown.contains("hunter2") && shown.contains("--port"), "{shown}");
 }
 
-/// Users in memory and in the file are the same after both, whatever comes first.
+/// After both, the users in memory are equal to those in the file, in any order of the two.
 #[test]
 fn users_are_loaded_and_saved_one_after_the_other() {
     const ROUNDS: usize = 100;

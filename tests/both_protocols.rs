@@ -1,9 +1,9 @@
-//! Tests that run once in either protocol, on an empty server.
+//! Tests that run once in each protocol, on an empty server.
 //!
-//! `raw` speaks through the harness, which sees every byte; `redis` through the `redis` crate, as a
-//! program would.
+//! `raw` uses the harness, which sees every byte; `redis` uses the `redis` crate, like an
+//! application.
 
-/// Through the harness.
+/// Uses the harness.
 pub(crate) mod raw {
     use tierce_harness::Connection;
 
@@ -18,14 +18,14 @@ pub(crate) mod raw {
         }
     }
 
-    /// Checks a reply in which nothing is `nil`, as RESP2 has it.
+    /// Checks a reply whose null is `nil` in RESP2.
     pub(crate) fn check_nil(c: &mut Connection, line: &str, expected: &str) {
         let reply = c.ask(line).to_string();
         assert_eq!(reply.replace("null", "nil"), expected, "the reply to: {line}");
     }
 }
 
-/// Through the `redis` crate.
+/// Uses the `redis` crate.
 pub(crate) mod redis {
     use ::redis::{Connection, FromRedisValue, RedisResult, Value};
     use tierce_harness::Server;
@@ -48,13 +48,13 @@ pub(crate) mod redis {
         client.get_connection().expect("a connection")
     }
 
-    /// Sends the words of a line and returns what comes back as the type that is asked for.
+    /// Sends the words of a line and returns the reply as the requested type.
     pub(crate) fn run<T: FromRedisValue>(c: &mut Connection, line: &str) -> RedisResult<T> {
         let words = tierce_harness::words(line);
         ::redis::cmd(&words[0]).arg(&words[1..]).query(c)
     }
 
-    /// The error that a command is answered with, without its kind.
+    /// Returns the error reply to a command, without its kind.
     pub(crate) fn error(c: &mut Connection, line: &str) -> String {
         let error = run::<Value>(c, line).expect_err(line);
         error.detail().unwrap_or_default().to_owned()

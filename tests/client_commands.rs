@@ -9,7 +9,7 @@ use tierce_harness::{Connection, Launch, TempDir, effort, encode, wait_until};
 
 use crate::{launch, server};
 
-/// The value of a field in a line of CLIENT LIST.
+/// Returns a field in a line of CLIENT LIST.
 fn field<'a>(line: &'a str, name: &str) -> &'a str {
     let prefix = format!("{name}=");
     let found = line.trim_end().split(' ').find_map(|field| field.strip_prefix(&prefix));
@@ -244,7 +244,7 @@ fn a_pause_holds_writes_back() {
     reader.check("GET a", "\"new\"");
 }
 
-/// As in Redis: PFCOUNT may write down its estimate, and a program may write unless it says that it does not.
+/// As in Redis: PFCOUNT may write its estimate, and a program may write unless it declares that it does not.
 #[test]
 fn a_pause_of_writes_lets_programs_pass_that_state_no_writes() {
     let server = server();
@@ -267,7 +267,7 @@ fn a_pause_of_writes_lets_programs_pass_that_state_no_writes() {
         &["FCALL", "ro", "0"],
         &["EVAL_RO", plain, "0"],
         &["FCALL_RO", "ro", "0"],
-        // On another thread, which looks at the pause once more.
+        // On another thread, which checks for the pause again.
         &["EVAL", long, "0"],
     ];
     let expected = vec![1, 1, 3, 5, 3, 1_000_000];
@@ -311,7 +311,7 @@ fn a_pause_of_all_holds_everything_back_until_its_time() {
     let (mut c, mut other) = (server.connect(), server.connect());
     other.check("PING", "+PONG");
     c.check("CLIENT PAUSE 100", "+OK");
-    // Longer than any test waits for a reply, unless the pause ends by itself.
+    // Longer than any test waits for a reply, unless the pause ends on its own.
     other.check("GET a", "nil");
     c.check("CLIENT PAUSE 100000 ALL", "+OK");
     other.request(&["PING"]);
@@ -388,7 +388,7 @@ fn switches_and_what_does_not_apply() {
     assert!(help.items().iter().any(|line| line.text().starts_with("KILL ")), "{help}");
 }
 
-/// Who does not touch leaves no trace of having read.
+/// A client with CLIENT NO-TOUCH leaves no trace of its reads.
 #[test]
 fn access_times_are_left_alone() {
     let server = server();
@@ -403,13 +403,13 @@ fn access_times_are_left_alone() {
     c.check("OBJECT IDLETIME a", ":0");
 }
 
-/// A failover by hand: an operator pauses writes, reads the end of the stream, and promotes a replica that has it.
+/// A manual failover: an operator pauses writes, reads the end of the stream, and promotes a replica that has it.
 #[test]
 fn nothing_is_written_behind_the_reply_to_a_pause() {
     pause_while_others_write(&launch().with("threads", "4"));
 }
 
-/// Replicas get what the bucket has.
+/// Replicas only get records that the bucket has.
 #[test]
 fn nothing_is_streamed_behind_the_reply_to_a_pause_of_the_owner_of_a_bucket() {
     let dir = TempDir::new();
@@ -476,7 +476,7 @@ fn pause_while_others_write(launch: &Launch) {
             };
             for _ in 0..10 {
                 let later = state(&mut server.connect());
-                // Fewer, if a script is taken back whose writes were counted.
+                // Fewer, if a script is rolled back whose writes were counted.
                 assert!(changes(&later) <= changes(&first), "round {round}: {later}, {first}");
                 assert_eq!(offset(&later), offset(&first), "round {round}");
             }

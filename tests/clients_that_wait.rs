@@ -1,4 +1,4 @@
-//! Blocking commands: which client gets what, in which order, and how waiting ends.
+//! Blocking commands: the client that is served, the order, and the end of waiting.
 
 use std::io::{Read, Write};
 use std::os::unix::net::UnixStream;
@@ -7,7 +7,7 @@ use tierce_harness::{Connection, Server, TempDir, encode, wait_until};
 
 use crate::{launch, server};
 
-/// A server with clients on it that wait.
+/// A server with blocked clients.
 struct Waiting {
     server: Server,
     observer: Connection,
@@ -21,7 +21,7 @@ impl Waiting {
         Self { server, observer, blocked: 0 }
     }
 
-    /// A client that has sent this command and waits.
+    /// Returns a client that has sent this command and is blocked.
     fn client(&mut self, command: &str) -> Connection {
         let mut client = self.server.connect();
         self.block(&mut client, command);
@@ -44,8 +44,8 @@ impl Waiting {
     }
 }
 
-/// The pusher's reply is the last that is sent: when it has come, the replies of the clients that it woke are there.
-/// Several pushes in one batch wake several clients.
+/// The pusher's reply is sent last: when it has arrived, the replies of the clients that it woke are there. Several
+/// pushes in one batch wake several clients.
 #[test]
 fn clients_are_woken_before_the_pusher_has_its_reply() {
     const CLIENTS: usize = 20;
@@ -208,7 +208,7 @@ fn patience_ends_in_nothing_and_unblock_in_what_was_asked_for() {
     client.check("BLPOP k x", "-ERR timeout is not a float or out of range");
 }
 
-/// A new `timeout` used to take the place of the patience of clients that wait.
+/// Regression: a new `timeout` used to replace the timeout of blocked clients.
 #[test]
 fn a_new_idle_timeout_ends_no_waiting() {
     let mut waiting = Waiting::new();
@@ -319,7 +319,7 @@ fn many_who_push_and_many_who_wait_lose_and_double_nothing() {
     server.connect().check("EXISTS a b", ":0");
 }
 
-/// The reply is longer than what an output keeps in one piece.
+/// The reply is longer than one piece of an output buffer.
 #[test]
 fn a_client_that_waits_may_get_a_long_reply() {
     const ELEMENTS: usize = 100_000;
@@ -337,7 +337,7 @@ fn a_client_that_waits_may_get_a_long_reply() {
     assert_eq!(got, elements);
 }
 
-/// It may never come. Other replies come although the client sends nothing more.
+/// The served reply may never come. Other replies come although the client sends nothing more.
 #[test]
 fn a_client_that_sends_nothing_more_does_not_wait_for_keys_replicas_or_the_end_of_a_pause() {
     let server = server();

@@ -1,4 +1,4 @@
-//! COMMAND: what the server says of its own commands.
+//! COMMAND: the server's description of its own commands.
 
 use std::collections::BTreeSet;
 
@@ -6,7 +6,7 @@ use tierce_harness::Reply;
 
 use crate::server;
 
-/// All that the first issue of the project promises.
+/// All commands that the first issue of the project requires.
 const PROMISED: &str = "ping echo auth hello select quit exit reset client info config command \
     time dbsize flushdb flushall slowlog latency monitor memory debug shutdown lolwut wait del \
     unlink exists type touch rename renamenx copy move swapdb keys scan randomkey object expire \
@@ -31,7 +31,7 @@ fn every_promised_command_is_there() {
 fn all_views_agree() {
     let server = server();
     let mut c = server.connect_resp3();
-    // Subcommands are listed as well; the other views show them with their commands.
+    // Subcommands are listed as well; the other replies show them with their commands.
     let mut listed = names(&c.ask("COMMAND LIST"));
     listed.retain(|name| !name.contains('|'));
     assert_eq!(c.ask("COMMAND COUNT").int(), listed.len() as i64);
@@ -89,7 +89,7 @@ fn commands_of_tierce_alone_name_its_version() {
     }
 }
 
-/// redis-cli makes its hints of this.
+/// redis-cli makes its hints from this.
 #[test]
 fn arguments_are_a_tree() {
     let server = server();

@@ -1,4 +1,4 @@
-//! What happens while the log is compacted is what a start finds.
+//! Changes during a compaction of the log are there after a start.
 
 use std::path::Path;
 
@@ -6,7 +6,7 @@ use tierce_harness::{Connection, Launch, TempDir, encode, wait_until};
 
 use crate::launch;
 
-/// With compactions that take a second for a megabyte.
+/// Makes a launch with compactions that take a second for each megabyte.
 fn slow(dir: &Path) -> Launch {
     launch()
         .with("appendonly", "yes")

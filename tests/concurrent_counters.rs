@@ -60,7 +60,7 @@ fn mset_is_seen_whole_or_not_at_all() {
             scope.spawn(move || {
                 let mut random = Random::new(seed);
                 while !done.load(Ordering::Relaxed) {
-                    // In another order than the writers', to catch those who lock as they go.
+                    // In a different order than the writers', to detect one-by-one locking.
                     let mut args: Vec<_> = keys.iter().map(String::as_str).collect();
                     (0..args.len()).for_each(|i| args.swap(i, random.below(keys.len())));
                     args.insert(0, "MGET");
@@ -108,7 +108,7 @@ fn msetnx_has_one_winner() {
     }
 }
 
-/// Tokens wander between names and databases; afterwards each one is there exactly once.
+/// Tokens move between names and databases. Afterwards each one exists exactly once.
 #[test]
 fn a_renamed_or_moved_key_is_in_one_place() {
     const TOKENS: usize = 8;
@@ -147,7 +147,7 @@ fn a_renamed_or_moved_key_is_in_one_place() {
     assert_eq!(found, all);
 }
 
-/// Two connections that rename in opposite directions meet in the same two shards.
+/// Two connections that rename in opposite directions need the same two shards.
 #[test]
 fn opposite_orders_do_not_lock_each_other_out() {
     let server = server();

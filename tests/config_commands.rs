@@ -94,7 +94,7 @@ fn units_and_words() {
 fn rewrite_changes_the_file_and_keeps_its_comments() {
     let dir = TempDir::new();
     let file = dir.write("server.conf", "# Mine.\ntimeout 5\n\n# Others.\nmaxclients 100\n");
-    // The directory is written into the file, so it has to outlive the server.
+    // The path of the directory is written into the file, so it has to outlive the server.
     let data = dir.path().to_str().expect("UTF-8");
     let server = launch().file(&file).with("dir", data).start();
     let mut c = server.connect();
@@ -125,7 +125,7 @@ fn help() {
     server.connect().check("CONFIG NOSUCH", "-ERR unknown subcommand 'NOSUCH'. Try CONFIG HELP.");
 }
 
-/// A client may come before the server has said that it is ready.
+/// A client may connect before the server has reported that it is ready.
 #[test]
 fn what_the_first_client_sets_acts() {
     for _ in 0..5 {

@@ -35,7 +35,7 @@ fn a_file_may_include_another() {
         "server.conf",
         "# A comment\n\n  TIMEOUT 10\ninclude more.conf\nrequirepass \"a \\x41\"\n",
     );
-    // The path of an included file counts from the working directory of the server.
+    // The path of an included file is relative to the working directory of the server.
     std::fs::write(
         dir.path().join("abs.conf"),
         std::fs::read_to_string(&file)
@@ -49,7 +49,7 @@ fn a_file_may_include_another() {
     c.check("CONFIG GET timeout", "[\"timeout\", \"20\"]");
 }
 
-/// One line on standard error that contains `named`, nothing else, and exit code 1.
+/// Expects one line on standard error that contains `named`, nothing else, and exit code 1.
 fn check_refused(outcome: &Outcome, named: &str) {
     assert_eq!(outcome.code, Some(1), "{outcome:?}");
     assert_eq!(outcome.errors.lines().count(), 1, "{outcome:?}");
@@ -69,7 +69,7 @@ fn mistakes_are_one_line_and_exit_code_1() {
     let dir = TempDir::new();
     let file = dir.write("broken.conf", "timeout 5\nmaxclients\n");
     check_refused(&bare().file(&file).run(), "broken.conf:2");
-    // It may be a password, misspelled.
+    // It may be a misspelled password.
     let file = dir.write("unknown.conf", "timeout 5\nrequirepas secret\n");
     check_refused(&bare().file(&file).run(), "unknown.conf:2: requirepas: unknown directive");
     let file = dir.write("quotes.conf", "requirepass \"open\n");

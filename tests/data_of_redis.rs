@@ -1,5 +1,5 @@
-//! If the log was never written to, a start imports the data that Redis left: completely, once, and never
-//! silently not at all.
+//! If the log was never written to, a start imports the data of Redis: completely, once, and never silently not at
+//! all.
 
 use std::fs;
 use std::path::Path;
@@ -18,7 +18,7 @@ fn text(path: &Path) -> &str {
     path.to_str().expect("a path of text")
 }
 
-/// A start that is expected to fail.
+/// Makes a start that is expected to fail, and returns its output.
 fn refused(dir: &TempDir, more: &[(&str, &str)]) -> String {
     let mut start = Launch::new(program()).with("port", "0").with("dir", text(dir.path()));
     let socket = dir.path().join("socket");
@@ -35,7 +35,7 @@ fn commands(lines: &[&[&str]]) -> Vec<u8> {
     lines.iter().flat_map(|line| encode(line)).collect()
 }
 
-/// Every file in a directory with its bytes.
+/// Returns every file in a directory with its bytes.
 fn contents(dir: &Path) -> Vec<(String, Vec<u8>)> {
     let mut files: Vec<_> = fs::read_dir(dir)
         .expect("a directory")
@@ -60,7 +60,7 @@ fn an_append_only_directory_is_taken_over_once() {
     let dir = TempDir::new();
     let source = append_only_dir(dir.path());
     let before = contents(&source);
-    // What is left of an import that was killed.
+    // Remainder of a killed import.
     fs::create_dir(dir.path().join("wal.importing")).expect("a directory");
     dir.write("wal.importing/00000001.seg", "half");
     // A start without Redis' files, or by a version that only offered them, leaves an empty log.
@@ -73,7 +73,7 @@ fn an_append_only_directory_is_taken_over_once() {
     assert!(!dir.path().join("wal.importing").exists());
     let server = durable(&dir).start();
     assert!(!server.output().contains("mport"), "{}", server.output());
-    // Nothing comes back once it was deleted, even when the log holds nothing any more.
+    // Deleted data do not come back, even if the log is empty.
     server.connect().check("FLUSHALL", "+OK");
     compact(&server);
     drop(server);
@@ -104,7 +104,7 @@ fn a_snapshot_is_taken_over_where_redis_would_start_empty() {
     durable(&dir).start().connect().check("DBSIZE", ":3");
 }
 
-/// Redis makes an empty appendonly.aof, until something is written, but no snapshot of no bytes.
+/// Redis creates an empty appendonly.aof and keeps it until something is written, but never a snapshot without bytes.
 #[test]
 fn a_start_beside_a_snapshot_of_no_bytes_is_refused() {
     let dir = TempDir::new();
@@ -124,7 +124,7 @@ fn the_single_file_of_earlier_versions_may_have_a_torn_end() {
     let whole = commands(&[&["SELECT", "0"], &["SET", "a", "1"], &["INCR", "a"]]);
     let torn = [&whole[..], b"*3\r\n$3\r\nSET\r\n$1\r\nb"].concat();
     fs::write(dir.path().join("appendonly.aof"), &torn).expect("a file");
-    // Where both are, Redis looks at the commands.
+    // If both exist, Redis reads the append-only files.
     dir.write("dump.rdb", "not a snapshot");
     let said = refused(&dir, &[("aof-load-truncated", "no")]);
     assert!(said.contains(&format!("byte {}", whole.len())), "{said}");
@@ -166,7 +166,7 @@ fn what_cannot_be_taken_over_ends_the_start_with_the_way_out() {
     durable(&dir).start().connect().check("DBSIZE", ":0");
 }
 
-/// A snapshot with a library of functions for an engine, and a key.
+/// Makes a snapshot with a library of functions for an engine, and a key.
 fn snapshot_with_a_library(engine: &str) -> Vec<u8> {
     let library =
         format!("#!{engine} name=l\nredis.register_function('f', function() return 1 end)");
@@ -180,7 +180,7 @@ fn snapshot_with_a_library(engine: &str) -> Vec<u8> {
     file
 }
 
-/// Someone goes back to Redis for a while, and returns. The snapshots that Tierce writes itself are no reason to warn.
+/// A user goes back to Redis for a while, and returns. Snapshots of Tierce itself cause no warning.
 #[test]
 fn what_redis_wrote_behind_the_log_is_named_at_the_start() {
     let dir = TempDir::new();

@@ -15,10 +15,10 @@ fn restore(c: &mut Connection, payload: &[u8], more: &[&str]) -> Reply {
     c.call(&args)
 }
 
-/// Stands for a compressed string.
+/// First byte of a compressed string.
 const COMPRESSED: u8 = 0xc3;
 
-/// What redis-server 7.0 replies to DUMP of these strings.
+/// DUMP payloads of these strings from redis-server 7.0.
 const OF_REDIS: [(&str, &[u8]); 3] = [
     ("hello", b"\x00\x05hello\n\x00cr\xdfve4 \n"),
     (
@@ -82,7 +82,7 @@ fn times_and_options() {
     let mut check = |options: &[&str], expected: &str| {
         assert_eq!(restore(&mut c, &payload, options).to_string(), expected, "{options:?}");
     };
-    // A time that has come: the key that is there goes, and none comes.
+    // A deadline that has passed: the existing key is removed, and none is created.
     check(&["1", "REPLACE", "ABSTTL"], "+OK");
     c.check("EXISTS copy", ":0");
     assert_eq!(restore(&mut c, &payload, &["0", "IDLETIME", "1000"]).to_string(), "+OK");
@@ -111,13 +111,13 @@ fn what_is_no_payload_is_refused() {
     c.check("RESTORE copy 0", "-ERR wrong number of arguments for 'restore' command");
 }
 
-/// A payload of these bytes with the version and checksum that they need.
+/// Makes a payload of these bytes with a correct version and checksum.
 fn payload(value: &[u8]) -> Vec<u8> {
     let summed = [value, b"\x0a\x00"].concat();
     [&summed[..], &tierce_rdb::crc64(0, &summed).to_le_bytes()].concat()
 }
 
-/// Whatever is wrong is found before anything changes.
+/// Any error is found before anything changes.
 #[test]
 fn a_damaged_value_with_a_right_checksum_changes_nothing() {
     let server = server();

@@ -14,7 +14,7 @@ fn durable(dir: &Path) -> Launch {
     launch().with("appendonly", "yes").with("dir", &dir.display().to_string())
 }
 
-/// Ends the server without a chance to say goodbye, and starts another one on the same data.
+/// Kills the server, and starts another one on its data.
 fn restart(server: Server, launch: &Launch) -> Server {
     drop(server);
     launch.start()
@@ -80,7 +80,7 @@ fn without_a_log_nothing_is_written() {
     server.connect().check("GET a", "nil");
 }
 
-/// It would be replaced by a log that is begun, and with it all keys that nobody has seen.
+/// A new log would replace it, and with it all keys that were never loaded.
 #[test]
 fn a_log_that_is_not_loaded_is_kept() {
     let dir = TempDir::new();
@@ -96,13 +96,13 @@ fn a_log_that_is_not_loaded_is_kept() {
     c.check("CONFIG GET appendonly", r#"["appendonly", "no"]"#);
     let server = restart(server, &durable(dir.path()));
     server.connect().check("GET k", r#""old""#);
-    // It is clear now that the old one is not meant.
+    // Now it is clear that the old log is not meant.
     let server = restart(server, &durable(dir.path()).with("appendonly", "no"));
     std::fs::rename(dir.path().join("wal"), dir.path().join("old")).expect("moved");
     let mut c = server.connect();
     c.check("SET k new", "+OK");
     c.check("CONFIG SET appendonly yes", "+OK");
-    // One's own log may be replaced.
+    // A server may replace its own log.
     c.check("CONFIG SET appendonly no", "+OK");
     c.check("CONFIG SET appendonly yes", "+OK");
     wait_until("the log is complete", || info_field(&mut c, "aof_rewrite_in_progress") == "0");
@@ -151,7 +151,7 @@ fn info_field(c: &mut Connection, name: &str) -> String {
     value.to_owned()
 }
 
-/// Replies that wait for the disk do not hold up others, and all of them come, in order.
+/// Replies that wait for the disk do not delay other clients, and all of them come, in order.
 #[test]
 fn always_holds_back_only_the_replies_of_writes() {
     let dir = TempDir::new();
@@ -188,8 +188,7 @@ fn the_log_is_compacted_and_stays_bounded() {
         c.send(requests.collect::<Vec<_>>().concat());
         (0..500).for_each(|_| c.expect("+OK"));
     }
-    // 30 MB were written, of which 0.5 MB live.
-    // A pass that is underway may have begun long ago.
+    // 30 MB were written, of which 0.5 MB are live. A running pass may have begun long ago.
     wait_until("a pass begins", || c.ask("BGREWRITEAOF").text().ends_with("rewriting started"));
     wait_until("the log is compacted", || bytes_in(&dir.path().join("wal")) < 6 << 20);
     c.check("SET last 1", "+OK");
@@ -201,7 +200,7 @@ fn the_log_is_compacted_and_stays_bounded() {
     }
 }
 
-/// Values of more than one piece of the log, under all that changes several keys or all of a value.
+/// Values larger than one piece of the log, in commands that change several keys or whole values.
 #[test]
 fn large_values_are_there_after_a_kill() {
     let dir = TempDir::new();
@@ -244,7 +243,7 @@ fn large_values_are_there_after_a_kill() {
     c.check("STRLEN text2", &format!(":{text}"));
 }
 
-/// A bit at the end of a string of 512 MiB costs neither a log of as much nor that memory.
+/// A bit at the end of a string of 512 MiB causes neither a log of that size nor that memory use.
 #[test]
 fn zero_bytes_that_nobody_wrote_are_not_logged() {
     let dir = TempDir::new();
@@ -261,19 +260,19 @@ fn zero_bytes_that_nobody_wrote_are_not_logged() {
 
 fn bytes_in(dir: &Path) -> u64 {
     let files = std::fs::read_dir(dir).expect("a directory");
-    // Compaction may remove a file between the listing and the look.
+    // Compaction may remove a file between the listing and the stat.
     files.filter_map(|file| Some(file.ok()?.metadata().ok()?.len())).sum()
 }
 
-/// What a client of the kill test has been told, and what it has asked for.
+/// Acknowledged and requested steps of a client of the kill test.
 #[derive(Default)]
 struct Expected {
     asked: AtomicU64,
     told: AtomicU64,
 }
 
-/// Clients write without pause while the server is killed, again and again; after each start every
-/// client finds what it was told, and of what it had asked for beyond that a beginning.
+/// Clients write without pause while the server is killed repeatedly. After each start every client
+/// finds its acknowledged writes, and a prefix of its later ones.
 #[test]
 fn nothing_that_was_acknowledged_is_lost() {
     takes_up_to_seconds(180);
@@ -342,7 +341,7 @@ fn run_client(mut c: Connection, number: usize, expected: &Expected, ends: &Atom
     }
 }
 
-/// To the requests of one step.
+/// Replies to the requests of one step.
 const REPLIES_A_STEP: usize = 10;
 
 /// Writes a key that it declares, and others that it does not.
@@ -367,7 +366,7 @@ fn requests_of(number: usize, step: u64) -> Vec<u8> {
     .concat()
 }
 
-/// Compares what is there with what was told, and goes on from what is there.
+/// Compares the data with the acknowledged writes, and continues from the data.
 fn check_client(c: &mut Connection, number: usize, expected: &Expected) {
     let (told, asked) =
         (expected.told.load(Ordering::Relaxed), expected.asked.load(Ordering::Relaxed));
@@ -377,16 +376,16 @@ fn check_client(c: &mut Connection, number: usize, expected: &Expected) {
     assert!((told..=count).contains(&long), "client {number}: {told} <= {long} <= {count}");
     let right = number_of(c, &format!("GET {number}:right"));
     assert!((told..=long).contains(&right), "client {number}: {told} <= {right} <= {long}");
-    // A step sets both names at once, and moves one of them afterwards, as one.
+    // A step sets both names at once, and moves one of them afterwards, atomically.
     let left = number_of(c, &format!("GET {number}:left"));
     let middle = number_of(c, &format!("GET {number}:middle"));
     assert!(left == right || (left == 0 && middle == right), "{left} {middle} {right}");
-    // A transaction is there or not.
+    // A transaction is there completely or not at all.
     let together = number_of(c, &format!("GET {number}:together"));
     assert!((told..=right).contains(&together), "client {number}: {told} <= {together} <= {right}");
     assert_eq!(number_of(c, &format!("STRLEN {number}:with")), together);
     assert_eq!(number_of(c, &format!("LLEN {number}:these")), together);
-    // So is what a script has written.
+    // So are the writes of a script.
     let script = number_of(c, &format!("STRLEN {number}:script"));
     assert!(
         (told..=together).contains(&script),
@@ -394,7 +393,7 @@ fn check_client(c: &mut Connection, number: usize, expected: &Expected) {
     );
     assert_eq!(number_of(c, &format!("LLEN {number}:script:all")), script);
     assert_eq!(number_of(c, &format!("GET {number}:script:last")), script);
-    // What was underway when the server died may be there in part: go on from one state.
+    // Writes in progress when the server died may be there in part: continue from one state.
     for what in ["count", "right", "middle"] {
         c.check(&format!("SET {number}:{what} {asked}"), "+OK");
     }

@@ -1,4 +1,4 @@
-//! At `maxmemory`, writes fail or keys are evicted, as the policy says.
+//! At `maxmemory`, writes fail or keys are evicted, depending on the policy.
 
 use std::collections::BTreeMap;
 
@@ -8,19 +8,19 @@ use crate::{launch, server};
 
 const OOM: &str = "-OOM command not allowed when used memory > 'maxmemory'.";
 
-/// A number in INFO.
+/// Returns a number in INFO.
 fn info(c: &mut Connection, name: &str) -> i64 {
     let text = c.ask("INFO everything").text().to_owned();
     let fields: BTreeMap<_, _> = text.lines().filter_map(|line| line.split_once(':')).collect();
     fields[name].parse().unwrap_or_else(|_| panic!("{name}:{}", fields[name]))
 }
 
-/// Memory that counts against the limit.
+/// Returns the memory that counts against the limit.
 fn counted(c: &mut Connection) -> i64 {
     info(c, "used_memory") - info(c, "mem_not_counted_for_evict")
 }
 
-/// Sets keys with values of `len` bytes in one pipeline; how many were refused.
+/// Sets keys with values of `len` bytes in one pipeline. Returns the number of refused commands.
 fn fill(c: &mut Connection, prefix: &str, count: usize, len: usize, options: &[&str]) -> usize {
     let value = "v".repeat(len);
     let requests = (0..count).map(|number| {
@@ -43,7 +43,7 @@ fn noeviction_refuses_what_may_add_data() {
     let writes = "SET x y;SETNX x y;SETEX x 9 y;GETSET x y;APPEND k:0 y;SETRANGE k:0 0 y;INCR n;\
         MSET x y;MSETNX x y;COPY k:0 x";
     writes.split(';').for_each(|line| c.check(line, OOM));
-    // Reading, deleting and giving deadlines go on.
+    // Reading, deleting and setting deadlines still work.
     c.check("STRLEN k:0", ":1000");
     c.check("EXPIRE k:0 1000", ":1");
     c.check("RENAME k:0 k:00", "+OK");
@@ -57,18 +57,18 @@ fn noeviction_refuses_what_may_add_data() {
     }
     c.check("SET x y", "+OK");
     assert_eq!(info(&mut c, "current_eviction_exceeded_time"), 0);
-    // Wrong calls are wrong first.
+    // Invalid calls get their own error first.
     fill(&mut c, "k", 2000, 1000, &[]);
     c.check("SET x", "-ERR wrong number of arguments for 'set' command");
     c.check("CONFIG SET maxmemory 0", "+OK");
     c.check("SET x y", "+OK");
 }
 
-/// Nothing is evicted while a transaction runs, so that room for what it brings is made before.
+/// Nothing is evicted while a transaction runs, so room for its data is made before.
 #[test]
 fn a_transaction_does_not_take_memory_beyond_the_limit() {
     const LIMIT: i64 = 20 << 20;
-    // The allocator adds that much to ten values. The transaction brings twice as much.
+    // Allocator overhead for ten values. The transaction adds twice as much.
     const SLACK: i64 = 2 << 20;
     let server = launch()
         .with("maxmemory", "20mb")
@@ -95,7 +95,7 @@ fn a_transaction_does_not_take_memory_beyond_the_limit() {
         assert!(counted <= LIMIT + SLACK, "{counted} in round {round}");
     }
     assert!(info(&mut c, "evicted_keys") > 0);
-    // One that is larger than the limit would take it all and not fit, so that nothing goes for it.
+    // A value larger than the limit would not fit after all evictions, so nothing is evicted for it.
     let keys = c.ask("DBSIZE");
     c.check("MULTI", "+OK");
     (0..60).for_each(|n| drop(c.call(&["SET", &format!("large:{n}"), &long])));
@@ -118,7 +118,7 @@ fn a_transaction_that_does_not_fit_is_refused_where_nothing_is_evicted() {
     c.check("DBSIZE", ":30");
 }
 
-/// The keys that may go are less than it brings.
+/// The evictable keys are smaller than its data.
 #[test]
 fn a_transaction_that_does_not_fit_beside_what_stays_is_refused() {
     let server = launch()
@@ -156,7 +156,7 @@ fn a_transaction_that_is_discarded_evicts_nothing() {
     c.check("DBSIZE", ":15000");
 }
 
-/// Nothing that comes behind it evicts.
+/// No later command evicts.
 #[test]
 fn what_a_transaction_has_taken_too_much_is_evicted_behind_it() {
     let server = launch()
@@ -206,7 +206,7 @@ fn volatile_policies_evict_only_keys_with_a_deadline() {
         for number in [0, 1, 777, 1999] {
             c.check(&format!("EXISTS stays:{number}"), ":1");
         }
-        // Those without take the room of those with, and then there is none.
+        // Keys without a deadline replace those with one, until none is left.
         let refused = fill(&mut c, "more", 12_000, 100, &[]);
         assert!(refused > 2000, "{policy}: {refused}");
         let keys = c.ask("DBSIZE").int();
@@ -257,10 +257,10 @@ fn a_pipeline_can_change_its_own_limit() {
     for reply in ["+OK", "+OK", OOM, "+OK", "+OK"] {
         c.expect(reply);
     }
-    // A command that must evict in a limited time leaves the rest to another thread.
+    // A command whose eviction time is limited leaves the rest to another thread.
     c.check("CONFIG SET maxmemory-eviction-tenacity 100", "+OK");
     c.check("CONFIG SET maxmemory 1 maxmemory-policy allkeys-lru", "+OK");
-    // All keys go, and what is left still takes more than that, as an empty server does from the beginning.
+    // All keys are evicted, and the rest still exceeds the limit, as even an empty server does.
     c.check("SET c d", OOM);
     c.check("DBSIZE", ":0");
     for policy in ["noeviction", "allkeys-lru", "spill"] {
@@ -303,7 +303,7 @@ fn object_freq_and_idletime_depend_on_the_policy() {
     assert!((0..5).contains(&idle), "{idle}");
 }
 
-/// Buffers of connections are no reason to evict data.
+/// Connection buffers are no reason to evict data.
 #[test]
 fn a_slow_reader_costs_nobody_a_key() {
     let server = launch().with("maxmemory", "4mb").with("maxmemory-policy", "allkeys-lru").start();

@@ -1,7 +1,7 @@
 //! Keys with a time to live end at that time, and not before.
 //!
-//! Nothing here depends on how fast the machine is: ends are waited for, and what must not end yet
-//! has a hundred seconds.
+//! Nothing here depends on the speed of the machine: tests wait for expiry, and keys that must not
+//! expire yet have a hundred seconds.
 
 use tierce_harness::{Connection, wait_until};
 
@@ -50,7 +50,7 @@ fn a_counter_starts_over() {
     c.check("TTL a", ":-1");
 }
 
-/// A time to live belongs to a value, and goes with it, unless the command only changes the value.
+/// A deadline belongs to a value, and is removed with it, unless a command only changes the value.
 #[test]
 fn what_keeps_the_time_and_what_ends_it() {
     let server = server();
@@ -90,7 +90,7 @@ fn a_new_time_replaces_the_old_one() {
     c.check("SET a 1 PX 30", "+OK");
     c.check("SET a 2 EX 100", "+OK");
     for (key, renews) in [("b", "EXPIRE b 100"), ("c", "PERSIST c")] {
-        // At the same moment, so that it has not expired before.
+        // In one transaction, so that it has not expired before.
         c.check("MULTI", "+OK");
         c.check(&format!("SET {key} 1 PX 30"), "+QUEUED");
         c.check(renews, "+QUEUED");
@@ -203,7 +203,7 @@ fn remaining_times() {
     c.check("PTTL k", ":-1");
 }
 
-/// Expired keys that are never read give their memory back, too.
+/// The memory of expired keys that are never read is freed, too.
 #[test]
 fn forgotten_keys_are_removed() {
     const KEYS: usize = 20_000;
@@ -215,7 +215,7 @@ fn forgotten_keys_are_removed() {
     (0..KEYS).for_each(|_| c.expect("+OK"));
     c.check("SET long 1 EX 1000", "+OK");
     c.check("SET forever 1", "+OK");
-    // Counting does not look at keys one by one, so it cannot be what removes them.
+    // DBSIZE does not access single keys, so it cannot be the cause of their removal.
     wait_until("all short keys are gone", || c.ask("DBSIZE").int() == 2);
     let stats = c.ask("INFO stats").text().to_owned();
     assert!(stats.contains(&format!("expired_keys:{KEYS}\r\n")), "{stats}");

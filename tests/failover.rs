@@ -1,4 +1,4 @@
-//! FAILOVER: a primary hands over to a replica while clients write. And SHUTDOWN, which waits for replicas.
+//! FAILOVER: a primary hands over to a replica while clients write. Also SHUTDOWN, which waits for replicas.
 
 use std::io::{Read, Write};
 use std::net::{Ipv4Addr, TcpStream};
@@ -17,7 +17,7 @@ use crate::replication::replica::wait_for_log;
 
 const READ_ONLY: &str = "-READONLY You can't write against a read only replica.";
 
-/// A server, and where it speaks the other protocols.
+/// A server, and the ports of its other protocols.
 struct Node {
     server: Server,
     memcached: u16,
@@ -36,7 +36,7 @@ impl Node {
     }
 }
 
-/// A line of INFO; empty if there is none.
+/// Returns a line of INFO; empty if there is none.
 fn info(c: &mut Connection, name: &str) -> String {
     let text = c.ask("INFO everything").text().to_owned();
     let value = text.lines().find_map(|line| line.strip_prefix(name)?.strip_prefix(':'));
@@ -61,10 +61,10 @@ fn wait_for_state(c: &mut Connection, expected: &str) {
     wait_until(expected, || state(c) == expected);
 }
 
-/// Counts up in a key by one way of writing until that is refused: how far it got.
+/// Increments a counter in a key by one kind of write until that is refused. Returns the last value.
 type Writer = fn(&Node, key: &str) -> u64;
 
-/// Counts over RESP. `write` says whether a write is acknowledged.
+/// Counts over RESP. `write` returns the reply that shows if a write is acknowledged.
 fn count(node: &Node, mut write: impl FnMut(&mut Connection) -> Reply) -> u64 {
     let mut c = node.server.connect();
     for done in 0.. {
@@ -83,7 +83,7 @@ fn by_commands(node: &Node, key: &str) -> u64 {
 
 fn by_transactions(node: &Node, key: &str) -> u64 {
     count(node, |c| {
-        // One that is refused while it is queued is discarded.
+        // A transaction with a refused command is discarded.
         c.check("MULTI", "+OK");
         let queued = c.ask(&format!("INCR {key}"));
         if queued.to_string() != "+QUEUED" {
@@ -165,7 +165,7 @@ const WRITERS: &[(&str, Writer)] = &[
     ("pedrokv", by_pedrokv),
 ];
 
-/// Writes by all ways until the server is no primary any more, and has it hand over meanwhile. How far each got.
+/// Writes by all kinds until a handover has made the server a replica. Returns the value of each kind.
 fn write_through_failover(node: &Node, to: &Node, round: usize) -> Vec<(String, u64)> {
     let mut c = node.server.connect();
     thread::scope(|scope| {
@@ -201,7 +201,7 @@ fn a_failover_loses_no_acknowledged_write() {
                 let value = c.ask(&format!("GET {key}")).to_string();
                 assert_eq!(value, format!("{:?}", count.to_string()), "{key} in round {round}");
             }
-            // What the round changes next comes to the one that has handed over.
+            // The next change of the round reaches the server that has handed over.
             c.check(&format!("SET round {round}"), "+OK");
             wait_until("it has everything", || c.ask("WAIT 1 100").int() == 1);
             assert_same(&mut c, &mut to.server.connect());
@@ -215,7 +215,7 @@ fn a_failover_loses_no_acknowledged_write() {
     }
 }
 
-/// Counts up at a level of durability until a write is not acknowledged: how far it got.
+/// Increments a counter at a level of durability until a write is not acknowledged. Returns the last value.
 fn count_at_level(server: &Server, level: &str, key: &str) -> i64 {
     let mut c = server.connect();
     c.check(&format!("CLIENT DURABILITY {level}"), "+OK");
@@ -254,7 +254,7 @@ fn a_write_that_replicas_have_confirmed_outlasts_a_failover() {
         wait_until("it is the primary", || info(&mut c, "role") == "master");
         for (at, acknowledged) in acknowledged.into_iter().enumerate() {
             let value: i64 = c.ask(&format!("GET {}", key(at))).text().parse().expect("a number");
-            // The last one may be done, and was not acknowledged.
+            // The last write may be there although it was not acknowledged.
             assert!((acknowledged..=acknowledged + 1).contains(&value), "{value} {acknowledged}");
         }
         wait_until("the other one follows", || c.ask("WAIT 1 100").int() == 1);
@@ -301,7 +301,7 @@ fn a_long_script_is_done_or_comes_to_nothing() {
     wait_until("it runs", || {
         let reply = c.ask("GET n").to_string();
         if reply == DONE {
-            // It was over before anybody looked.
+            // The script had ended before it was seen running.
             runs.expect(DONE);
             c.check("DEL n", ":1");
             runs.request(&["EVAL", SCRIPT, "1", "n"]);
@@ -327,7 +327,7 @@ fn a_long_script_is_done_or_comes_to_nothing() {
 fn a_failover_that_waits_can_be_aborted_and_may_time_out() {
     let server = Node::start(launch()).server;
     let mut c = server.connect();
-    // It never says that it has this.
+    // It never acknowledges this offset.
     let replica = Replica::new(&server);
     c.check("SET a 0", "+OK");
     let mut writes = server.connect();
@@ -368,7 +368,7 @@ fn a_reader_that_does_not_listen_is_not_handed_over_to() {
     let mut c = server.connect();
     let mut reader = Replica::listening(&server, 0);
     c.check("FAILOVER", "-ERR FAILOVER requires connected replicas.");
-    // It never says that it has everything, as the reader does.
+    // Unlike the reader, it never acknowledges all of the stream.
     let _replica = Replica::new(&server);
     c.check("SET a 1", "+OK");
     c.check("FAILOVER TO 127.0.0.1 0", "-ERR FAILOVER target HOST and PORT is not a replica.");
@@ -410,7 +410,7 @@ fn misused_failover_is_an_error() {
     let mut c = server.connect();
     c.check("FAILOVER", "-ERR FAILOVER requires connected replicas.");
     let mut waits = server.connect();
-    // Has got no copy, and never says that it has one.
+    // It has no copy, and never acknowledges one.
     waits.check("REPLCONF listening-port 6390 capa eof", "+OK");
     waits.send("PSYNC ? -1\r\n");
     line(&mut waits);
@@ -450,7 +450,7 @@ fn misused_failover_is_an_error() {
     r.check("PSYNC a 1 FAILOVER", "-ERR PSYNC FAILOVER replid must match my replid.");
 }
 
-/// A simulated replica has everything, listens itself, and is to take over.
+/// A simulated replica has everything, listens on its port, and is asked to take over.
 fn hand_over(server: &Server, target: &Primary) {
     let mut replica = Replica::listening(server, target.port());
     let mut c = server.connect();
@@ -509,7 +509,7 @@ fn a_target_whose_answer_is_lost_is_the_primary() {
     assert_eq!(state(&mut c), "no-failover");
 }
 
-/// It has perhaps taken over when its answer was lost, so that no other answer gives up the failover.
+/// The target may have taken over when its answer was lost. So only its role may end the failover.
 #[test]
 fn a_target_whose_answer_is_lost_decides_by_being_a_primary_alone() {
     let (server, target) = (Node::start(launch()).server, Primary::new());
@@ -532,14 +532,14 @@ fn a_target_whose_answer_is_lost_decides_by_being_a_primary_alone() {
     assert_eq!((state(&mut c), info(&mut c, "role")), ("no-failover".into(), "slave".into()));
 }
 
-/// A replica of this port asks for the stream, and is refused.
+/// A replica with this port asks for the stream, and is refused.
 fn ask_for_stream(server: &Server, port: u16) {
     let mut c = server.connect();
     c.check(&format!("REPLCONF listening-port {port} capa eof"), "+OK");
     c.check("PSYNC ? -1", "-NOMASTERLINK Can't SYNC while failing over");
 }
 
-/// It may have taken over, and was then started again as a replica of the one that asks it.
+/// The target may have taken over, and then been restarted as a replica of the server that asks it.
 #[test]
 fn a_failover_to_a_target_that_waits_for_this_server_is_undone() {
     const OTHER: &str = "-ERR PSYNC FAILOVER replid must match my replid.\r\n";
@@ -550,7 +550,7 @@ fn a_failover_to_a_target_that_waits_for_this_server_is_undone() {
     let (link, psync) = target.accept_until_psync();
     writes.send("INCR a\r\n");
     drop(link);
-    // What it asked for before it has another stream tells nothing, nor what another one asks for.
+    // Its requests before it has another stream do not count, nor those of other replicas.
     for asks_before in [None, None, Some(target.port() ^ 1)] {
         let (mut link, again) = target.accept_until_psync();
         assert_eq!(again, psync);
@@ -611,7 +611,7 @@ fn other_replicas_follow_the_new_primary_without_full_copies() {
     c.check("SET a 1", "+OK");
     c.check(&format!("FAILOVER TO 127.0.0.1 {}", to.port()), "+OK");
     wait_until("it is done", || info(&mut c, "master_link_status") == "up");
-    // It follows the one that follows.
+    // The third server follows one that is a replica now.
     to.connect().check("SET a 2", "+OK");
     let mut r = third.connect();
     wait_until("it gets that", || r.ask("GET a").to_string() == r#""2""#);
@@ -640,7 +640,7 @@ fn a_shutdown_during_a_failover_leaves_a_primary() {
     r.check("GET a", r#""2""#);
 }
 
-/// Whether the replica, which is slow, gets everything before the server ends.
+/// Returns true if the slow replica gets everything before the server ends.
 fn ends_behind_slow_replica(end: impl FnOnce(&mut Server)) {
     let mut server = Node::start(launch()).server;
     let mut c = server.connect();
@@ -648,7 +648,7 @@ fn ends_behind_slow_replica(end: impl FnOnce(&mut Server)) {
     c.check("SET a 1", "+OK");
     end(&mut server);
     wait_for_log(&server, "Waiting for replicas before shutting down");
-    // Writes wait, and never come.
+    // Writes wait, and are never executed.
     c.send("SET a 2\r\n");
     assert!(c.is_silent_for(Duration::from_millis(50)));
     assert!(server.is_running());
@@ -665,7 +665,7 @@ fn a_shutdown_waits_for_a_slow_replica() {
     ends_behind_slow_replica(|server| server.connect().send("SHUTDOWN NOSAVE\r\n"));
 }
 
-/// No copy begins any more, so that it would wait all its time for a replica that waits for one.
+/// No copy begins any more, so waiting for a replica without one would always use the whole timeout.
 #[test]
 fn a_shutdown_does_not_wait_for_replicas_that_get_no_copy() {
     for has_another in [false, true] {

@@ -6,7 +6,7 @@ use crate::launch;
 
 const FILES: u64 = 160;
 
-/// Places of `maxclients` that no other protocol gets.
+/// Connections of `maxclients` that are reserved for memcached's protocols.
 const KEPT_FOR_MEMCACHED: u64 = 4;
 
 #[test]
@@ -24,12 +24,12 @@ fn clients_leave_the_log_its_files() {
     let maxclients: u64 = first.ask("CONFIG GET maxclients").items()[1].text().parse().unwrap();
     assert!((FILES - 48..FILES - 32).contains(&maxclients), "{maxclients}");
     let memcached = ([127, 0, 0, 1], port).into();
-    // Two waves: what lingers of the first one counts in the second.
+    // Two waves: connections of the first one that linger count in the second.
     for _ in 0..2 {
         let storm: Vec<Connection> = (0..FILES)
             .flat_map(|_| [server.connect(), Connection::unix(&unix), Connection::tcp(memcached)])
             .collect();
-        // All of them have been looked at when the last one has been.
+        // When the last one has been handled, all of them have.
         let mut last = server.connect();
         assert_eq!(last.rest(), b"-ERR max number of clients reached\r\n");
         first.check("SET a 1", "+OK");
@@ -40,7 +40,7 @@ fn clients_leave_the_log_its_files() {
         first.check("SET a 2", "+OK");
         let figures = first.ask("INFO").text().to_owned();
         let connected: u64 = figure(&figures, "connected_clients:");
-        // Those who come last may find their places, but no descriptors.
+        // The last clients may be within `maxclients` but get no descriptors.
         assert!((maxclients - KEPT_FOR_MEMCACHED..=maxclients).contains(&connected), "{connected}");
         for line in ["aof_last_write_status:ok\r\n", "aof_last_bgrewrite_status:ok\r\n"] {
             assert!(figures.contains(line), "no {line}: {figures}");
@@ -52,7 +52,7 @@ fn clients_leave_the_log_its_files() {
     }
 }
 
-/// How often the log was compacted.
+/// Returns the number of compactions of the log.
 fn passes(c: &mut Connection) -> u64 {
     let figures = c.ask("INFO persistence").text().to_owned();
     figure(&figures, "aof_rewrites:")

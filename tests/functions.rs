@@ -1,4 +1,4 @@
-//! FUNCTION and FCALL: libraries of functions, which are data as keys are.
+//! FUNCTION and FCALL: libraries of functions, which are data like keys.
 
 use tierce_harness::{Connection, Launch, Random, Reply, TempDir, wait_until};
 
@@ -14,7 +14,7 @@ redis.register_function{
   flags={'no-writes'}, description='How often.'
 }";
 
-/// A library with one function, which returns a text.
+/// Returns a library with one function, which returns a text.
 fn library(name: &str, function: &str, returns: &str) -> String {
     format!(
         "#!lua name={name}\nredis.register_function('{function}', function() return '{returns}' end)"
@@ -29,7 +29,7 @@ fn replace(c: &mut Connection, code: &str) -> String {
     c.call(&["FUNCTION", "LOAD", "REPLACE", code]).to_string()
 }
 
-/// The names of all libraries, in their order.
+/// Returns the names of all libraries, in order.
 fn libraries(c: &mut Connection) -> Vec<String> {
     let reply = c.ask("FUNCTION LIST");
     let mut names: Vec<_> =
@@ -90,7 +90,7 @@ fn what_is_no_library_is_refused_as_redis_does() {
     assert_eq!(replace(&mut c, &library("first", "g", "2")), "\"first\"");
     c.check("FCALL f 0", "-ERR Function not found");
     c.check("FCALL g 0", "\"2\"");
-    // The engine may be written in any case.
+    // The name of the engine is not case-sensitive.
     let upper = library("upper", "u", "3").replace("#!lua", "#!LUA");
     assert_eq!(load(&mut c, &upper), "\"upper\"");
     let unknown = c.call(&["FUNCTION", "LOAD", "nosuch", &upper]).to_string();
@@ -213,7 +213,7 @@ fn payloads_are_restored_by_policy() {
     );
     let syntax = restore(&mut c, &payload, &["FLUSH", "FLUSH"]);
     assert!(syntax.starts_with("-ERR unknown subcommand or wrong number of arguments"), "{syntax}");
-    // None is a payload as well.
+    // An empty set of libraries is a payload as well.
     c.check("FUNCTION FLUSH", "+OK");
     let none = dump(&mut c);
     load(&mut c, VISITS);
@@ -271,7 +271,7 @@ fn all_clients_call_what_was_loaded_last() {
     }
 }
 
-/// A launch in a directory, with a log and without save points.
+/// Makes a launch in a directory, with a log and without save points.
 fn durable(dir: &TempDir) -> Launch {
     launch().with("appendonly", "yes").with("dir", &dir.path().display().to_string())
 }
@@ -328,7 +328,7 @@ fn names_of_functions_mean_the_same_in_any_case() {
     c.check("FCALL f 0", "\"2\"");
 }
 
-/// No worker has so much time, and each thread loads it for itself.
+/// Loading takes longer than a worker has time for, and each thread loads it for itself.
 #[test]
 fn functions_of_libraries_that_take_long_to_load_are_called() {
     let server = server();
@@ -363,7 +363,7 @@ fn libraries_are_in_snapshots() {
     assert_eq!(libraries(&mut c), ["other", "visits"]);
     load(&mut c, &library("unsaved", "g", "1"));
     c.check("DEBUG RELOAD NOSAVE", "+OK");
-    // The first look at what has been loaded, by a script, which cannot run the libraries.
+    // The first access to the loaded code is by a script, which cannot run the libraries.
     let report = "redis.call('memory', 'stats') return redis.call('info', 'memory')";
     let report = c.call(&["EVAL", report, "0"]).text().to_owned();
     assert!(report.contains("number_of_functions:"), "{report}");
@@ -372,7 +372,7 @@ fn libraries_are_in_snapshots() {
     c.check("FCALL visit 1 page 1", ":6");
 }
 
-/// What a start finds and cannot run stays, and the operator hears of it.
+/// A start keeps libraries that it cannot run, and tells the operator.
 #[test]
 fn code_that_does_not_run_stays_and_is_told() {
     let dir = TempDir::new();
@@ -398,7 +398,7 @@ fn code_that_does_not_run_stays_and_is_told() {
     c.check("FCALL g 0", "\"2\"");
 }
 
-/// Kills the server again and again, and compares with what was acknowledged.
+/// Kills the server repeatedly, and compares with the acknowledged changes.
 #[test]
 fn changes_of_libraries_survive_kills() {
     let dir = TempDir::new();
@@ -476,7 +476,7 @@ end)";
     let reply = caller.reply().to_string();
     assert!(reply.starts_with("-ERR") && reply.contains("killed"), "{reply}");
     c.check("EXISTS key", ":0");
-    // A script has its own command for that.
+    // Scripts have their own command for that.
     caller.request(&["EVAL", "while true do end", "0"]);
     wait_until("it runs", || c.ask("FUNCTION KILL").to_string() == busy("SCRIPT"));
     c.check("SCRIPT KILL", "+OK");

@@ -1,4 +1,4 @@
-//! Geospatial indexes: the examples of the manual, and what the commands refuse.
+//! Geospatial indexes: the examples of the manual, and refused calls.
 
 use crate::server;
 

@@ -109,7 +109,7 @@ fn random_fields_are_those_of_the_hash() {
         check_nil(c, "HRANDFIELD nosuch", "nil");
         c.check("HRANDFIELD nosuch 5", "[]");
         c.check("HRANDFIELD h 5 NOSUCH", "-ERR syntax error");
-        // More than anybody could read, which must not become memory.
+        // More elements than any client could read, for which no memory may be allocated.
         c.check("HRANDFIELD h -4000000000000000000", "-ERR value is out of range");
         c.check("HRANDFIELD h -2000000000 WITHVALUES", "-ERR value is out of range");
         c.check("HRANDFIELD h x", "-ERR value is not an integer or out of range");
@@ -215,7 +215,7 @@ fn fields_whose_time_has_come_are_gone() {
             c.check(&format!("HSET {key} f1 new"), ":1");
             c.check(&format!("HTTL {key} FIELDS 1 f1"), "[:-1]");
         }
-        // A hash goes with its last field, without being read.
+        // A hash is removed with its last field, without being read.
         c.check("HSET gone a 1 b 2", ":2");
         c.check("HPEXPIRE gone 1 FIELDS 2 a b", "[:1, :1]");
         wait_until("the hash is gone", || c.ask("DBSIZE").int() == 2);
@@ -248,7 +248,7 @@ fn a_hash_without_live_fields_is_gone_for_all_commands_before_they_are_removed()
             c.check(line, expected);
             c.ask("DEL h");
         }
-        // A command removes the last one that was left.
+        // A command removes the last remaining field.
         c.check("HSET h a 1 b 2", ":2");
         c.check("HPEXPIRE h 1 FIELDS 1 a", "[:1]");
         wait_until("the field expires", || c.ask("HLEN h").int() == 1);
@@ -260,7 +260,7 @@ fn a_hash_without_live_fields_is_gone_for_all_commands_before_they_are_removed()
     }
 }
 
-/// Small and large, with deadlines and without.
+/// Makes small and large hashes, with deadlines and without.
 fn fill(c: &mut Connection) {
     c.check("HSET small name value number 42 empty ''", ":3");
     c.check("HSET timed a 1 b 2", ":2");

@@ -1,4 +1,4 @@
-//! HELLO chooses the protocol, AUTH authenticates.
+//! HELLO selects the protocol version, AUTH authenticates.
 
 use tierce_harness::encode;
 
@@ -24,7 +24,7 @@ fn a_connection_speaks_resp2_until_it_says_hello_3() {
     c.check("GET absent", "nil");
 }
 
-/// Libraries compare the version to learn what they may use.
+/// Libraries compare the version to find out which commands they may use.
 #[test]
 fn the_version_is_one_that_clients_understand() {
     let server = server();
@@ -56,7 +56,7 @@ fn hello_understands_its_options_or_does_nothing() {
         "HELLO 2 AUTH nobody x",
         "-WRONGPASS invalid username-password pair or user is disabled.",
     );
-    // Nothing of all that took effect.
+    // Nothing of the refused call took effect.
     c.check("GET absent", "null");
     c.check("CLIENT GETNAME", "\"me\"");
 }
@@ -139,7 +139,7 @@ fn a_pipeline_may_begin_with_auth() {
     c.expect("\"1\"");
 }
 
-/// Who is not known yet may not make the server keep much.
+/// A client that is not authenticated yet may only use little memory of the server.
 #[test]
 fn requests_are_small_before_the_door() {
     let server = launch().with("requirepass", "secret").start();

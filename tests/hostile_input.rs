@@ -1,4 +1,4 @@
-//! Whatever arrives: an error or a closed connection, bounded memory, and no other client notices.
+//! Any input causes an error or a close, uses bounded memory, and affects no other client.
 
 use std::io::{Read, Write};
 use std::net::{Shutdown, TcpStream};
@@ -8,7 +8,7 @@ use tierce_harness::{Connection, Random, Server, encode};
 
 use crate::server;
 
-/// Memory that an attack may make the server use beyond what it uses anyway.
+/// Memory that an attack may use beyond the server's normal use.
 const ALLOWANCE: usize = 96 << 20;
 
 /// A client that works while others attack.
@@ -33,7 +33,7 @@ impl<'a> Bystander<'a> {
     }
 }
 
-/// Sends as much as the server takes, and reads what it says until it closes or falls silent.
+/// Sends as much as the server accepts, and reads until it closes or sends nothing more.
 fn attack(server: &Server, bytes: &[u8]) {
     let mut stream = TcpStream::connect(server.address()).expect("a connection");
     stream.set_write_timeout(Some(Duration::from_millis(500))).expect("a socket option");
@@ -60,7 +60,7 @@ fn random_bytes() {
     }
 }
 
-/// Pieces of real requests, so that the attack reaches further in.
+/// Pieces of real requests, so that the attack reaches more code.
 #[test]
 fn random_pieces_of_requests() {
     const PIECES: [&[u8]; 24] = [
@@ -95,7 +95,7 @@ fn random_pieces_of_requests() {
         let mut random = Random::new(seed);
         let count = 1 + random.below(40);
         let bytes: Vec<u8> = (0..count).flat_map(|_| random.pick(&PIECES).to_vec()).collect();
-        // None of the pieces together shut the server down or change the bystander's key.
+        // No combination of the pieces shuts the server down or changes the bystander's key.
         attack(&server, &bytes);
         bystander.is_undisturbed();
     }
@@ -134,7 +134,7 @@ fn half_requests_that_never_end() {
     bystander.connection.check("EXISTS key", ":0");
 }
 
-/// A length is a promise, and promises are not paid in advance.
+/// A declared length allocates nothing in advance.
 #[test]
 fn huge_announcements() {
     let server = server();
@@ -159,7 +159,7 @@ fn huge_announcements() {
     bystander.is_undisturbed();
 }
 
-/// The parser must not start from the beginning with every packet, nor keep much per argument.
+/// The parser must not start again at every packet, nor use much memory for each argument.
 #[test]
 fn a_million_tiny_arguments() {
     const COUNT: usize = 1_000_000;
@@ -173,7 +173,7 @@ fn a_million_tiny_arguments() {
         c.send(part);
     }
     c.expect(":0");
-    // Also one that is refused for its number of arguments.
+    // Also a request that is refused for its number of arguments.
     let request =
         [format!("*{COUNT}\r\n$3\r\nGET\r\n").as_bytes(), &b"$1\r\nk\r\n".repeat(COUNT - 1)]
             .concat();
@@ -198,7 +198,7 @@ fn connections_that_come_and_go() {
     bystander.is_undisturbed();
 }
 
-/// Patterns that make a careless matcher try every way of cutting the text.
+/// Patterns that make a naive matcher try every split of the text.
 #[test]
 fn patterns_that_explode() {
     let server = server();

@@ -1,4 +1,4 @@
-//! HOTKEYS finds the keys that use the most, `tierce inspect` shows them, and both cost nothing when they are off.
+//! HOTKEYS finds the keys with the highest use, `tierce inspect` shows them, and both cost nothing when they are off.
 
 use std::process::Command;
 
@@ -11,7 +11,7 @@ fn report(server: &Server) -> Reply {
     reply.items()[0].clone()
 }
 
-/// Keys of a list with names and figures in turn.
+/// Returns the keys of a list with names and figures in turn.
 fn keys(list: &Reply) -> Vec<String> {
     list.items().chunks(2).map(|pair| pair[0].text().to_owned()).collect()
 }
@@ -40,7 +40,7 @@ fn hot_keys_of_all_ways_to_call_a_command() {
     let ended = report(&server);
     assert_eq!(ended.field("tracking-active").int(), 0);
     assert_eq!(ended.field("sample-ratio").int(), 1);
-    // 100 times what has 142 bytes as a request, and +OK.
+    // 100 times a request of 142 bytes, and +OK.
     let net = ended.field("by-net-bytes").items()[1].int();
     let request = tierce_harness::encode(&["SET", "pipelined", &"v".repeat(100)]).len() as i64;
     assert_eq!(net, 100 * (request + 5));
@@ -91,7 +91,7 @@ fn errors_and_nulls_count_as_bytes_of_their_keys() {
     (0..3).for_each(|_| sent("text", &["LLEN", "text"], &format!("{WRONG}\r\n")));
     waiting.check("BLPOP absent 0.01", "nil-array");
     sent("absent", &["BLPOP", "absent", "0.01"], "*-1\r\n");
-    // Ended by others.
+    // Unblocked by another client.
     waiting.check("CLIENT SETNAME unblocked", "+OK");
     let id = waiting.ask("CLIENT ID").int();
     waiting.request(&["BLPOP", "unblocked", "0"]);
@@ -100,7 +100,7 @@ fn errors_and_nulls_count_as_bytes_of_their_keys() {
     let unblocked = "-UNBLOCKED client unblocked via CLIENT UNBLOCK";
     waiting.expect(unblocked);
     sent("unblocked", &["BLPOP", "unblocked", "0"], &format!("{unblocked}\r\n"));
-    // Served when they may no more.
+    // Served when the client no longer has the right.
     c.check("ACL SETUSER ann on nopass +@all ~*", "+OK");
     waiting.check("AUTH ann any", "+OK");
     waiting.request(&["BLPOP", "denied", "0"]);
@@ -176,8 +176,10 @@ fn inspect_shows_big_keys_of_each_type() {
     let lines: Vec<_> = said.lines().map(str::trim).collect();
     assert!(lines.contains(&"100000 bytes           huge"), "{said}");
     assert!(lines.contains(&"3 elements        list"), "{said}");
-    assert!(said.contains("\nhash: 1 key,") && said.contains("\nstream: 1 key,"), "{said}");
-    // Without a terminal, short work has no progress.
+    assert!(said.contains("\nhash: 1 key,") && said.contains(", 1 field\n"), "{said}");
+    assert!(said.contains("\nstream: 1 key,") && said.contains(", 1 entry\n"), "{said}");
+    assert!(lines.contains(&"1 field           hash"), "{said}");
+    // Without a terminal, short work shows no progress.
     assert_eq!(progress, "");
 }
 

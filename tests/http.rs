@@ -1,4 +1,4 @@
-//! HTTP in bytes: commands as JSON, who is let in, and what hostile clients cannot do.
+//! HTTP in bytes: commands as JSON, access control, and the limits of hostile clients.
 
 use std::fs;
 use std::io::{ErrorKind, Read, Write};
@@ -21,7 +21,7 @@ fn with(launch: Launch) -> Both {
     Both::start(launch, "http-port")
 }
 
-/// A request with this head behind its first line, and this body.
+/// Makes a request with this head after its first line, and this body.
 fn request(line: &str, head: &str, body: &[u8]) -> Vec<u8> {
     let len = body.len();
     let head =
@@ -29,14 +29,14 @@ fn request(line: &str, head: &str, body: &[u8]) -> Vec<u8> {
     [head.as_bytes(), body].concat()
 }
 
-/// Status and body of the response to some bytes, however the connection ends.
+/// Returns status and body of the response to some bytes, for any end of the connection.
 fn exchange(http: &Both, bytes: &[u8]) -> (u16, String) {
     let mut stream = http.connect();
     stream.write_all(bytes).expect("sent");
     response(&mut stream)
 }
 
-/// All that comes until the server closes the connection, which is a reset if it has not read everything.
+/// Reads until the server closes the connection. That is a reset if the server has not read everything.
 fn read_to_end(stream: &mut TcpStream) -> Vec<u8> {
     let mut answer = Vec::new();
     match stream.read_to_end(&mut answer) {
@@ -58,7 +58,7 @@ fn check(http: &Both, line: &str, head: &str, body: &[u8], expected: (u16, &str)
     assert_eq!((status, answer.as_str()), expected, "{line} {}", body.escape_ascii());
 }
 
-/// Status of a response whose body is an error with this text in it.
+/// Checks that the body of a response is an error with this text, and checks the status.
 #[track_caller]
 fn check_error(http: &Both, bytes: &[u8], status: u16, text: &str) {
     let (is, body) = exchange(http, bytes);
@@ -96,8 +96,8 @@ fn commands_are_json_paths_pipelines_and_transactions() {
     http.server.connect().check("GET n", "\"1\"");
 }
 
-/// The thread that answers all requests neither parses nor encodes much itself: `/healthz` would wait for it. Its
-/// processor time tells, however busy the machine is.
+/// The thread that answers all requests must not parse or encode large data itself, because `/healthz` would wait.
+/// Its CPU time shows that even on a busy machine.
 #[test]
 fn long_bodies_and_replies_are_converted_on_other_threads() {
     let http = with(launch().with("http-max-body", "64mb"));
@@ -128,7 +128,7 @@ fn long_bodies_and_replies_are_converted_on_other_threads() {
     }
 }
 
-/// Otherwise many of them keep the threads that encode from others, and the server from ending.
+/// Otherwise many such requests occupy the threads that encode, and delay the end of the server.
 #[test]
 fn nothing_is_encoded_for_clients_that_have_gone() {
     let http = start();
@@ -154,7 +154,7 @@ fn nothing_is_encoded_for_clients_that_have_gone() {
     assert!(of_gone < of_ten, "{of_gone} ticks, and {of_ten} for ten replies");
 }
 
-/// Processor time of the thread that answers requests over HTTP, in hundredths of a second.
+/// Returns the CPU time of the HTTP thread, in hundredths of a second.
 fn http_ticks(http: &Both) -> u64 {
     let tasks = fs::read_dir(format!("/proc/{}/task", http.server.pid())).expect("the process");
     let stats = tasks.filter_map(|task| fs::read_to_string(task.ok()?.path().join("stat")).ok());
@@ -186,7 +186,8 @@ fn transactions_and_events_need_no_names_of_commands() {
 
 #[test]
 fn writes_wait_for_as_many_replicas_as_the_configuration_says() {
-    const UNCONFIRMED: &str = "UNCONFIRMED The write is done on this server, but 1 replicas have not confirmed it in time";
+    const UNCONFIRMED: &str =
+        "UNCONFIRMED The write is done on this server, but 1 replica has not confirmed it in time";
     for appendonly in ["no", "yes"] {
         let launch = launch().with("repl-diskless-sync-delay", "0").with("appendonly", appendonly);
         let http = with(launch.with("durability-replicas", "1"));
@@ -199,7 +200,7 @@ fn writes_wait_for_as_many_replicas_as_the_configuration_says() {
         {
             let mut stream = http.connect();
             stream.write_all(bytes).expect("sent");
-            // Nothing asks the replica for a write that is acknowledged without it.
+            // The replica gets no request to acknowledge a write that does not wait for it.
             replica.commands_until("REPLCONF GETACK *");
             replica.acknowledge();
             assert_eq!(response(&mut stream), (200, expected.to_owned()), "{appendonly}");
@@ -324,7 +325,7 @@ fn users_have_their_rights_and_nobody_else_has_any() {
     assert_eq!(exchange(&http, &get("Bearer ann:word")).0, 401);
 }
 
-/// Connections are few, so guesses do not keep them for as long as it takes to look at one after the other.
+/// There are few connections. So guesses must not occupy them for the time of checking one after the other.
 #[test]
 fn guesses_do_not_keep_their_connections() {
     let http = with(launch().with("requirepass", "secret").with("http-timeout", "2"));
@@ -348,7 +349,7 @@ fn guesses_do_not_keep_their_connections() {
     });
 }
 
-/// A page that the user of this machine visits makes the browser send requests here.
+/// A page that a user of this machine visits makes the browser send requests here.
 #[test]
 fn web_pages_are_kept_out() {
     let http = with(launch().with("http-origins", "https://app.example"));
@@ -373,7 +374,7 @@ fn web_pages_are_kept_out() {
         check_error(&http, &request("GET /set/k/hacked", &head, b""), 403, "http-origins");
         check_error(&http, &request("OPTIONS /", &head, b""), 403, "http-origins");
     }
-    // The image of an old browser.
+    // The image request of an old browser.
     for path in ["GET /set/k/hacked", "GET /flushall", "GET /config/set/maxmemory/1"] {
         check_error(&http, &request(path, LOCAL, b""), 400, "may only read");
     }
@@ -399,7 +400,7 @@ fn huge_bodies_are_refused_before_they_have_come() {
     check(&http, "POST /strlen/k", "", b"", (200, r#"{"result":10240}"#));
 }
 
-/// Neither half a head nor half a body holds a connection for longer than `http-timeout`.
+/// Half a head or half a body cannot keep a connection open for longer than `http-timeout`.
 #[test]
 fn clients_that_send_slowly_are_closed() {
     let http = with(launch().with("http-timeout", "3"));
@@ -416,7 +417,7 @@ fn clients_that_send_slowly_are_closed() {
     }
 }
 
-/// Nor does a client that takes nothing of its reply.
+/// Nor can a client that does not read its reply.
 #[test]
 fn clients_that_read_nothing_are_closed() {
     let http = with(launch().with("http-timeout", "3").with("http-max-body", "64mb"));
@@ -438,7 +439,7 @@ fn heads_that_are_huge_or_ambiguous_are_refused() {
     let http = start();
     let long = format!("{LOCAL}X-Long: {}\r\n", "x".repeat(200 << 10));
     assert_eq!(exchange(&http, &request("GET /get/k", &long, b"")).0, 431);
-    // `request` adds a Content-Length of its own.
+    // `request` adds its own Content-Length.
     let twice = format!("{LOCAL}Content-Length: 1\r\n");
     assert_eq!(exchange(&http, &request("POST /set/k", &twice, b"body")).0, 400);
     let hosts = format!("{LOCAL}Host: evil.example\r\n");
@@ -450,7 +451,7 @@ fn connections_are_limited_and_places_come_free() {
     let http = with(launch().with("http-maxclients", "2"));
     let mut held: Vec<_> = (0..2).map(|_| http.connect()).collect();
     for stream in &mut held {
-        // Keep-alive: the place stays taken.
+        // Keep-alive: the connection still counts.
         stream.write_all(format!("GET /healthz HTTP/1.1\r\n{LOCAL}\r\n").as_bytes()).expect("sent");
         let mut first = [0; 15];
         stream.read_exact(&mut first).expect("received");
@@ -495,7 +496,7 @@ fn config_set_opens_moves_and_closes_the_port() {
     assert!(!is_open(ports[1]));
 }
 
-/// The port is closed by one of its own commands, and while another one is held back: who closes it waits for neither.
+/// One of its own commands closes the port while another one is deferred. The client waits for neither.
 #[test]
 fn a_port_is_closed_by_a_command_over_it() {
     let http = with(launch());
@@ -515,7 +516,7 @@ fn a_port_is_closed_by_a_command_over_it() {
     assert!(TcpStream::connect((Ipv4Addr::LOCALHOST, port)).is_ok());
 }
 
-/// What CLIENT PAUSE holds back ends with an error after `http-timeout`, and others are served meanwhile.
+/// Commands that CLIENT PAUSE defers end with an error after `http-timeout`, and others are served meanwhile.
 #[test]
 fn what_is_held_back_ends_in_an_error() {
     let http = with(launch().with("http-timeout", "3"));
@@ -527,7 +528,7 @@ fn what_is_held_back_ends_in_an_error() {
     assert!(status == 503 && body.contains("held back for too long"), "{status} {body}");
 }
 
-/// Writes of a script are undone when a pause has begun meanwhile, and so is its reply.
+/// If a pause has begun meanwhile, the writes of a script are rolled back, and so is its reply.
 #[test]
 fn a_script_that_runs_again_replies_once() {
     let http = with(launch().with("busy-reply-threshold", "20"));
@@ -545,7 +546,7 @@ fn a_script_that_runs_again_replies_once() {
     assert_eq!(response(&mut held), (200, replies.to_owned()));
 }
 
-/// The operator sees and ends what holds requests back, however many these are.
+/// The operator can see and end the cause of deferred requests, however many there are.
 #[test]
 fn requests_without_data_do_not_wait_for_those_that_are_held_back() {
     let http = with(launch().with("http-timeout", "3600"));
@@ -570,7 +571,7 @@ fn requests_without_data_do_not_wait_for_those_that_are_held_back() {
     held.iter_mut().for_each(|one| assert_eq!(response(one).0, 200));
 }
 
-/// A request whose user is deleted while it is held back does nothing, and says why.
+/// If the user of a deferred request is deleted, the request does nothing and gets the reason.
 #[test]
 fn a_user_who_is_deleted_meanwhile_gets_nothing() {
     let http = with(launch().with("http-timeout", "3600").with("requirepass", "secret"));
@@ -591,7 +592,7 @@ fn a_user_who_is_deleted_meanwhile_gets_nothing() {
         held
     })
     .collect();
-    // They have been let in: a request that comes later is answered.
+    // They have passed the access check: a request that comes later is answered.
     let secret = "Authorization: Bearer secret\r\n";
     check(&http, "GET /get/k", secret, b"", (200, r#"{"result":null}"#));
     admin.check("ACL DELUSER ann", ":1");
@@ -610,13 +611,13 @@ fn the_end_waits_for_no_pause() {
     http.server.connect().ask("CLIENT PAUSE 3600000 WRITE");
     let mut held = http.connect();
     held.write_all(&request("POST /set/k/v", LOCAL, b"")).expect("sent");
-    // Another request is answered, so that one has been read.
+    // The answer to another request shows that the first one has been read.
     check(&http, "GET /get/k", "", b"", (200, r#"{"result":null}"#));
     http.server.connect().send("SHUTDOWN NOSAVE\r\n");
     assert!(http.server.wait_for_end().success());
 }
 
-/// They hold or wait for keys, and would take all threads.
+/// These scripts hold or wait for keys, and would occupy all threads.
 #[test]
 fn requests_do_not_wait_behind_endless_scripts_of_others() {
     let http = with(launch().with("busy-reply-threshold", "50"));
@@ -654,7 +655,7 @@ fn requests_do_not_wait_behind_endless_scripts_of_others() {
     ends.into_iter().for_each(|end| assert_eq!(end.join().expect("a response"), 400));
 }
 
-/// Deadlines count from when a request runs.
+/// Deadlines count from the time when a request runs.
 #[test]
 fn what_was_held_back_runs_at_the_time_of_its_run() {
     let http = start();
@@ -678,7 +679,7 @@ fn the_reply_to_a_switch_of_the_log_comes_when_it_is_done() {
     fs::create_dir(&dir).expect("made");
     let http = with(launch().with("dir", &dir.display().to_string()).with("appendonly", "no"));
     let switch = |to| format!(r#"["CONFIG","SET","appendonly","{to}"]"#);
-    // A file is where its folder would be made.
+    // A file is in the place of the folder, which cannot be created then.
     fs::rename(&dir, &aside).expect("moved");
     fs::write(&dir, "").expect("written");
     let bytes = request("POST /", LOCAL, switch("yes").as_bytes());
@@ -693,7 +694,7 @@ fn the_reply_to_a_switch_of_the_log_comes_when_it_is_done() {
     check(&http, "POST /", "", br#"["CONFIG","GET","appendonly"]"#, expected);
 }
 
-/// All threads for what may take long are theirs.
+/// They occupy all threads for long requests.
 #[test]
 fn endless_scripts_are_ended_by_those_who_came_behind_them() {
     let http = with(launch().with("busy-reply-threshold", "50").with("http-timeout", "3"));
@@ -702,7 +703,7 @@ fn endless_scripts_are_ended_by_those_who_came_behind_them() {
     let mut names = (0..).map(|n| format!("key{n}"));
     let mut scripts: Vec<_> = (0..4)
         .map(|_| {
-            // Another one may be in a shard that is held.
+            // Another key may be in a locked shard.
             let key = names.find(|key| c.call(&["GET", key]).to_string() == "nil").expect("many");
             let mut stream = http.connect();
             let endless = format!(r#"["EVAL","while true do end","1","{key}"]"#);

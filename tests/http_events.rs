@@ -1,4 +1,4 @@
-//! SUBSCRIBE, PSUBSCRIBE and MONITOR over HTTP: server-sent events, who may get them, and slow readers.
+//! SUBSCRIBE, PSUBSCRIBE and MONITOR over HTTP: server-sent events, access control, and slow readers.
 
 use std::io::{Read, Write};
 use std::net::TcpStream;
@@ -11,14 +11,14 @@ fn with(launch: Launch) -> Both {
     Both::start(launch, "http-port")
 }
 
-/// A stream of events, as text with the frames of its chunks.
+/// A stream of events, as text that includes the chunk framing.
 struct Events {
     stream: TcpStream,
     seen: String,
 }
 
 impl Events {
-    /// Sends a request for events; the head of the response has come.
+    /// Sends a request for events and waits for the head of the response.
     fn begin(http: &Both, path: &str, head: &str) -> Self {
         let mut events = Self::ask(http, path, head);
         events.wait_for("\r\n\r\n");
@@ -35,7 +35,7 @@ impl Events {
         Self { stream, seen: String::new() }
     }
 
-    /// The same for a request that is granted.
+    /// Like `begin`, for a request that is granted.
     fn open(http: &Both, path: &str) -> Self {
         let events = Self::begin(http, path, "");
         assert!(events.seen.starts_with("HTTP/1.1 200 OK\r\n"), "{}", events.seen);
@@ -80,12 +80,12 @@ fn messages_of_channels_and_patterns_are_events() {
     news.wait_for("data: message,news,hello\n\n");
     pattern.wait_for("data: pmessage,n*,news,hello\n\n");
     bytes.wait_for("data: message,bmV3cw==,aGVsbG8=\n\n");
-    // Lines stay within their event, and bytes are kept on request.
+    // Lines stay within their event, and bytes are preserved on request.
     c.request(&[&b"PUBLISH"[..], b"news", b"1\ndata: 2\xff"]);
     c.expect(":3");
     news.wait_for("data: message,news,1\ndata: data: 2\u{fffd}\n\n");
     bytes.wait_for("data: message,bmV3cw==,MQpkYXRhOiAy/w==\n\n");
-    // They are clients like others, with the address that they have.
+    // They are ordinary clients, with their own address.
     let peer = news.stream.local_addr().expect("an address").to_string();
     let list = c.ask("CLIENT LIST TYPE pubsub");
     assert!(list.text().contains(&format!("addr={peer} ")), "{list}");
@@ -94,7 +94,7 @@ fn messages_of_channels_and_patterns_are_events() {
     wait_until("nor of channels", || c.ask("PUBLISH news x").int() == 0);
 }
 
-/// They come in many pieces, with others before and after them.
+/// They are sent in many pieces, with others before and after them.
 #[test]
 fn long_messages_are_events_in_their_order() {
     let http = with(launch());
@@ -161,7 +161,7 @@ fn only_what_users_may_hear_is_heard_and_only_while_they_may() {
     stays.wait_for_end();
 }
 
-/// RESP clients may go on, as those of Redis; but a stream is a request, which its user must be allowed to make.
+/// RESP clients may continue, as in Redis. But a stream is an HTTP request, which its user must be allowed to make.
 #[test]
 fn streams_end_when_their_user_may_not_open_them_any_more() {
     let http = with(launch());
@@ -231,7 +231,7 @@ fn streams_end_when_their_user_may_not_open_them_any_more() {
         events.wait_for(&format!("data: {begin}\n\n"));
         c.request(&is_harmless.split(' ').collect::<Vec<_>>());
         c.reply();
-        // Closed connections are in no list.
+        // Closed connections are not listed.
         let is_there = |c: &mut Connection| c.ask("CLIENT LIST").text().contains("user=ann ");
         assert!(is_there(&mut c), "{path} is closed by {is_harmless}");
         c.request(&ends_by.split(' ').collect::<Vec<_>>());
@@ -239,7 +239,7 @@ fn streams_end_when_their_user_may_not_open_them_any_more() {
         wait_until("the stream is closed", || !is_there(&mut c));
         events.wait_for_end();
     }
-    // Of the default user as well.
+    // Also for the default user.
     let mut monitor = Events::open(&http, "/monitor");
     monitor.wait_for("data: \"OK\"\n\n");
     c.check("ACL SETUSER default -monitor", "+OK");
@@ -270,7 +270,7 @@ fn slow_readers_are_bounded_and_dropped() {
     slow.wait_for("data: subscribe,c,1\n\n");
     let mut quick = Events::open(&http, "/subscribe/c");
     quick.wait_for("data: subscribe,c,1\n\n");
-    // Nothing is read of the first one. The sockets in between take some megabytes.
+    // Nothing is read from the first one. The sockets in between buffer some megabytes.
     let message = "m".repeat(100_000);
     let mut sent = 0;
     while c.ask(&format!("PUBLISH c {message}")).int() == 2 {
@@ -298,7 +298,7 @@ fn a_message_is_in_memory_once_for_all_slow_readers() {
     assert!(added < 80 << 20, "{} MB for one of 16 MB", added >> 20);
 }
 
-/// It may come back later, so the status says that this is no fault of the request.
+/// The client may come back later, so the status shows that the request is not at fault.
 #[test]
 fn a_subscriber_beyond_maxclients_is_told_so() {
     let http = with(launch().with("maxclients", "9"));

@@ -1,4 +1,4 @@
-//! HyperLogLogs, byte for byte those of Redis.
+//! HyperLogLogs, equal to those of Redis byte for byte.
 
 use tierce_harness::Reply;
 
@@ -45,7 +45,7 @@ fn many_elements_become_dense() {
             ["PFADD", "h"].into_iter().chain(elements.iter().map(|e| &**e)).collect();
         c.call(&call);
     }
-    // What Redis estimates of the same elements.
+    // Estimate of Redis for the same elements.
     c.check("PFCOUNT h", ":10017");
     c.check("PFDEBUG ENCODING h", "+dense");
 }
@@ -59,7 +59,7 @@ fn the_configuration_says_from_when_on_they_are_dense() {
         c.check("DEL h", &format!(":{}", i32::from(bytes_max == 100)));
         (1..=60)
             .for_each(|number| assert_eq!(c.ask(&format!("PFADD h e{number}")).to_string(), ":1"));
-        // The bytes that Redis needs.
+        // Number of bytes in Redis.
         c.check("STRLEN h", len);
     }
 }
@@ -72,7 +72,7 @@ fn what_is_no_counter_is_refused() {
     c.check("PFADD s a", "-WRONGTYPE Key is not a valid HyperLogLog string value.");
     c.check("PFCOUNT s", "-WRONGTYPE Key is not a valid HyperLogLog string value.");
     c.check("PFMERGE d s", "-WRONGTYPE Key is not a valid HyperLogLog string value.");
-    // It says that it is sparse, and has too few registers.
+    // It is marked as sparse, and has too few registers.
     c.call(&[&b"SET"[..], b"s", b"HYLL\x01\0\0\0\0\0\0\0\0\0\0\x80\x7f\xfe"]);
     c.check("PFCOUNT s", "-INVALIDOBJ Corrupted HLL object detected");
     c.check("PFDEBUG GETREG none", "-ERR The specified key does not exist");

@@ -1,4 +1,4 @@
-//! A server without requests sleeps, whatever is connected and whatever has a time to live.
+//! A server without requests sleeps, with any connections and any deadlines.
 
 use std::time::Duration;
 
@@ -14,7 +14,7 @@ fn an_idle_server_sleeps() {
     }
     let before = server.cpu_ticks();
     assert!(c.is_silent_for(Duration::from_secs(1)));
-    // A tick is 10 ms. Clocks and statistics may tick; a loop that spins would use 100.
+    // A tick is 10 ms. Clocks and statistics may use some; a busy loop would use 100.
     let used = server.cpu_ticks() - before;
     assert!(used <= 10, "{used} ticks in a second of doing nothing");
 }

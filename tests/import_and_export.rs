@@ -13,7 +13,7 @@ fn tool(arguments: &[&str]) -> Output {
     Command::new(program()).args(arguments).output().expect("the program")
 }
 
-/// Exit code and everything that was said.
+/// Runs a tool and returns its exit code and all output.
 fn run(arguments: &[&str]) -> (i32, String) {
     let output = tool(arguments);
     let said = [output.stdout, output.stderr].concat();
@@ -28,7 +28,7 @@ fn durable(dir: &Path) -> Launch {
     launch().with("appendonly", "yes").with("dir", text(dir))
 }
 
-/// An append-only directory as Redis has it: a snapshot, and two files of commands.
+/// Makes an append-only directory of Redis: a snapshot, and two files of commands.
 pub fn append_only_dir(parent: &Path) -> PathBuf {
     let dir = parent.join("appendonlydir");
     fs::create_dir_all(&dir).expect("a directory");
@@ -80,7 +80,7 @@ fn an_append_only_directory_is_imported_and_durable() {
     assert_eq!(code, 0, "{said}");
     assert!(said.contains("keys there are now: 5"), "{said}");
     assert!(said.contains("1 key whose time had come"), "{said}");
-    // Twice: what was imported is in the log, and stays there.
+    // Twice, because imported data are in the log and stay there.
     check_imported(&durable(&dir));
     check_imported(&durable(&dir));
     assert!(!dir.join("wal.importing").exists());
@@ -96,7 +96,7 @@ fn a_key_that_is_too_long_is_named_shortly_and_may_be_left_out() {
         file.extend(std::iter::repeat_n(letter, len as usize));
         file.extend_from_slice(b"\x01v");
     }
-    // The end, and no checksum.
+    // The end, without a checksum.
     file.extend_from_slice(b"\xff\0\0\0\0\0\0\0\0");
     let (source, dir) = (scratch.path().join("long.rdb"), scratch.path().join("data"));
     fs::write(&source, file).expect("a file");
@@ -143,7 +143,7 @@ fn keys_that_are_there_are_safe_unless_somebody_says_otherwise() {
     launch.start().connect().check("MGET mine a b", r#"[nil, "1", "2"]"#);
 }
 
-/// Commands that edit a value must not edit the one that is there.
+/// Commands of the file that edit a value must not edit an existing value.
 #[test]
 fn an_append_only_file_is_merged_key_by_key() {
     let scratch = TempDir::new();
@@ -188,7 +188,7 @@ fn a_library_is_not_merged_beside_another_one_with_its_function() {
     let (other, rdb) = (scratch.path().join("other"), scratch.path().join("all.rdb"));
     assert_eq!(import(&aof, &other, &[]).0, 0);
     assert_eq!(run(&["export", text(&rdb), "--dir", text(&other)]).0, 0);
-    // The function that is there, a key or none, and a file.
+    // The existing function, a key or none, and a file.
     for (number, (key, mode, source)) in
         [(true, &["--merge"][..], &aof), (true, &["--merge"], &rdb), (false, &[], &rdb)]
             .into_iter()
@@ -292,7 +292,7 @@ fn an_import_that_fails_leaves_nothing_behind() {
     let import = ["import", text(&source), "--dir", text(&dir)];
     assert_eq!(run(&import).0, 2);
     assert!(!above.exists());
-    // What was there stays.
+    // Existing files are kept.
     fs::create_dir_all(&dir).expect("a directory");
     fs::write(dir.join("mine"), "").expect("a file");
     assert_eq!(run(&import).0, 2);
@@ -300,7 +300,7 @@ fn an_import_that_fails_leaves_nothing_behind() {
     assert_eq!(names.len(), 1, "{names:?}");
 }
 
-/// A copy that failed leaves such files.
+/// A failed copy leaves such files.
 #[test]
 fn a_file_of_no_bytes_is_refused_unless_redis_makes_such_files() {
     let scratch = TempDir::new();
@@ -334,7 +334,7 @@ fn a_file_of_no_bytes_is_refused_unless_redis_makes_such_files() {
     write("appendonly.aof.1.base.rdb", "");
     write("appendonly.aof.1.incr.aof", "");
     refused(&aof, "appendonly.aof.1.base.rdb is empty");
-    // A base of commands has none if there were no keys, and an increment, if nothing was written since.
+    // A base of commands is empty if there were no keys, and an increment is, if nothing was written since.
     manifest("appendonly.aof.1.base.aof");
     write("appendonly.aof.1.base.aof", "");
     let (code, said) = import(&aof);
@@ -342,7 +342,7 @@ fn a_file_of_no_bytes_is_refused_unless_redis_makes_such_files() {
     assert!(said.contains("keys there are now: 0"), "{said}");
 }
 
-/// Every file below a directory, with its bytes and the time of its last change; directories, with theirs.
+/// Returns every file below a directory with its bytes and modification time; directories with theirs.
 fn everything(dir: &Path) -> Vec<(PathBuf, std::time::SystemTime, Vec<u8>)> {
     let metadata = fs::metadata(dir).expect("there");
     let mut all = vec![(dir.to_owned(), metadata.modified().expect("a time"), Vec::new())];
@@ -397,7 +397,7 @@ fn scores_come_back_exactly() {
         ["-0", "0", "5e-324", "-5e-324", "2.2250738585072014e-308", "0.1", "-1e-7", "1e15"];
     let extremes = ["inf", "-inf", "1.7976931348623157e308", "9007199254740993", "-123456789.125"];
     let any = (0..300).map(|_| f64::from_bits(random.next_u64())).filter(|score| !score.is_nan());
-    // A set that is being loaded is small until it has many members: the lowest.
+    // A set being loaded is small until it has many members, so it begins with the lowest.
     let scores: Vec<String> = any.map(|score| score.abs().to_string()).collect();
     let scratch = TempDir::new();
     let dir = scratch.path().join("data");
@@ -481,7 +481,7 @@ fn c_lastsave(server: &tierce_harness::Server) -> String {
     server.connect().ask("LASTSAVE").to_string()
 }
 
-/// The log and a snapshot of the same server both have what they should after its death.
+/// After the server's death, its log and its snapshot both have the right contents.
 #[test]
 fn a_snapshot_beside_the_log_leaves_both_right() {
     let scratch = TempDir::new();
@@ -526,14 +526,14 @@ fn a_snapshot_beside_the_log_leaves_both_right() {
     server.connect().check("MGET k0 k1000", r#"["before", "before"]"#);
 }
 
-/// A log that is damaged in its middle keeps the server from starting; a repair gives one that opens.
+/// A log damaged in its middle prevents a start. A repair makes one that opens.
 #[test]
 fn a_damaged_log_is_named_and_can_be_repaired() {
     let scratch = TempDir::new();
     let dir = scratch.path().join("data");
     let mut server = durable(&dir).start();
     let mut c = server.connect();
-    // One after the other, so that each is a record of its own.
+    // One after the other, so that each is a separate record.
     for i in 0..200 {
         c.check(&format!("SET k{i} {}", "v".repeat(200)), "+OK");
     }
@@ -575,7 +575,7 @@ fn a_damaged_log_is_named_and_can_be_repaired() {
     durable(&dir).start().connect().check("DBSIZE", ":200");
 }
 
-/// Everything that a file of JSON lines keeps, over the program: into lines, into another directory, and into a server.
+/// Everything that JSON lines preserve: into lines, into another directory, and into a server.
 #[test]
 fn lines_of_json_keep_everything() {
     let scratch = TempDir::new();

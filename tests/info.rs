@@ -1,4 +1,4 @@
-//! INFO: what monitoring tools read.
+//! INFO: the fields that monitoring tools read.
 
 use std::collections::BTreeMap;
 use std::fs;
@@ -141,7 +141,7 @@ fn counters_count() {
     assert!(info(&mut c, "errorstats").is_empty());
 }
 
-/// As redis-server 7.0 counts: each key as often as it is named, up to one that holds another type. OBJECT counts as well.
+/// As in redis-server 7.0: each key counts once for each mention, up to one of another type. OBJECT counts as well.
 #[test]
 fn keys_count_as_often_as_they_are_read() {
     let server = server();
@@ -277,7 +277,7 @@ fn memory_follows_the_data() {
     assert!(!c.ask("MEMORY MALLOC-STATS").text().is_empty());
 }
 
-/// What is freed in the background is counted when it waits, and when that is done.
+/// Objects freed in the background are counted while they wait, and when they are freed.
 #[test]
 fn freed_objects_are_counted() {
     let server = server();
@@ -291,7 +291,7 @@ fn freed_objects_are_counted() {
         |c: &mut Connection, name: &str| info(c, "everything")[name].parse::<u64>().unwrap();
     wait_until("all are freed", || figure(&mut c, "lazyfreed_objects") == 3);
     assert_eq!(figure(&mut c, "lazyfree_pending_objects"), 0);
-    // A stream with much beside its entries is left to the background although it is small.
+    // A stream with much data besides its entries is freed in the background although it is small.
     for _ in 0..100 {
         c.ask("XADD s * f v");
     }
@@ -299,7 +299,7 @@ fn freed_objects_are_counted() {
     c.ask("XREADGROUP GROUP g ann COUNT 100 STREAMS s >");
     c.check("UNLINK s", ":1");
     wait_until("the stream is freed", || figure(&mut c, "lazyfreed_objects") == 4);
-    // Values that were to be freed at once do not count, wherever that happens.
+    // Values that are freed at once do not count, in any place.
     c.check("SET k v", "+OK");
     c.check("MULTI", "+OK");
     c.check("FLUSHALL SYNC", "+QUEUED");
@@ -327,7 +327,7 @@ fn figures_are_true() {
     ] {
         assert_eq!(all[name], value, "{name}");
     }
-    // The first thread serves no connections, so what it has used is less than what all have.
+    // The first thread serves no connections, so its CPU time is less than that of all threads.
     let stat = std::fs::read_to_string(format!("/proc/{0}/task/{0}/stat", server.pid())).unwrap();
     let ticks = |at: usize| {
         let fields = stat.rsplit_once(')').unwrap().1.split_whitespace();
@@ -349,13 +349,13 @@ fn figures_are_true() {
     let stats = info(&mut c, "everything");
     assert_eq!(stats["repl_backlog_size"], (2 << 20).to_string());
     assert_eq!(stats["dump_payload_sanitizations"], "1");
-    // What redis_exporter reads beyond the fields above.
+    // Fields that redis_exporter reads in addition to those above.
     for name in ["clients_in_timeout_table", "expired_stale_perc", "lazyfree_pending_objects"] {
         assert_eq!(stats[name].parse::<f64>().unwrap(), 0.0, "{name}");
     }
 }
 
-/// Those that a command replies to a script are counted there, and not again with the script.
+/// Error replies to a command in a script are counted for the command, and not again with the script.
 #[test]
 fn errors_of_scripts_are_counted_once() {
     let server = crate::server();
@@ -376,7 +376,7 @@ fn errors_of_scripts_are_counted_once() {
         c.call(&["EVAL", script, "1", "s"]);
         assert_counted(&mut c, &[kind], None);
     }
-    // Wherever they are in the reply, as in Redis.
+    // Anywhere in the reply, as in Redis.
     for (script, kinds) in [
         ("return {1, {err='MY x'}}", &["MY"][..]),
         ("return {redis.error_reply('A x'), {{err='B y'}}}", &["A", "B"]),
@@ -385,12 +385,12 @@ fn errors_of_scripts_are_counted_once() {
         c.check("CONFIG RESETSTAT", "+OK");
         c.call(&["EVAL", script, "1", "s"]);
         assert_counted(&mut c, kinds, None);
-        // Redis counts one that has failed inside as well twice.
+        // Redis counts a script with a failed command twice.
         assert!(!info(&mut c, "commandstats")["cmdstat_eval"].ends_with(",failed_calls=0"));
     }
 }
 
-/// Since statistics were reset there were errors of these kinds, one of each, and this command has failed once.
+/// Checks that there was one error of each of these kinds since the reset, and this command failed once.
 #[track_caller]
 fn assert_counted(c: &mut Connection, kinds: &[&str], failed: Option<&str>) {
     let counted = |kind: &&str| (format!("errorstat_{kind}"), "count=1".to_owned());
@@ -427,7 +427,7 @@ fn errors_that_come_late_are_counted_with_their_commands() {
     let launch = launch().with("dir", &dir.display().to_string()).with("appendonly", "no");
     let server = launch.start();
     let mut c = server.connect();
-    // A file is where its folder would be made.
+    // A file is in the place of the folder, which cannot be created then.
     fs::rename(&dir, &aside).expect("moved");
     fs::write(&dir, "").expect("written");
     for (call, name) in [

@@ -1,4 +1,4 @@
-//! Without a client library, commands can be typed.
+//! Inline commands: a user can type them without a client library.
 
 use crate::{launch, server};
 
@@ -76,7 +76,7 @@ fn a_stranger_may_send_less() {
     assert_eq!(c.rest(), b"-ERR Protocol error: too big inline request\r\n");
 }
 
-/// As in Redis, which receives 16 KiB and looks for the end of the line before it looks at its length.
+/// As in Redis, which receives 16 KiB and looks for the end of the line before it checks its length.
 #[test]
 fn a_line_that_ends_soon_behind_the_limit_is_a_request() {
     let server = server();

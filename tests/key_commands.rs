@@ -20,7 +20,7 @@ fn deleting_and_counting() {
     });
 }
 
-/// Large values are freed beside the path of commands, without a visible difference.
+/// Large values are freed in the background, without a visible difference.
 #[test]
 fn large_values_can_be_deleted_in_every_way() {
     with_both(|c| {

@@ -26,11 +26,11 @@ fn maxclients() {
     });
 }
 
-/// Clients of another protocol that say nothing cannot take the places of those who would end them.
+/// Silent clients of another protocol cannot take the connections of clients that would close them.
 #[test]
 fn a_crowd_of_one_protocol_leaves_places_for_the_others() {
     const PLACES: usize = 40;
-    // Four for each protocol, and as many for clients on this machine that speak RESP.
+    // Four for each protocol, and as many for local clients that speak RESP.
     const KEPT_FOR_RESP: usize = 8;
     const CROWD: usize = 60;
     let port = free_port();
@@ -57,8 +57,8 @@ fn a_crowd_of_one_protocol_leaves_places_for_the_others() {
     server.connect().check("PING", "+PONG");
 }
 
-/// Opens connections until one is refused, and returns what that is told. The server's own figures say which one it
-/// is, so that it makes no difference how fast this is.
+/// Opens connections until one is refused, and returns the error. The server's own figures show which one was
+/// refused, so the speed of the machine makes no difference.
 fn refused_for_haste(admin: &mut Connection, connect: impl Fn() -> Connection) -> Vec<u8> {
     loop {
         let seen = |admin: &mut Connection| {
@@ -86,7 +86,7 @@ fn an_address_that_opens_connections_too_fast_is_refused_until_it_slows_down() {
         .with("tls-port", &ports[2].to_string())
         .with_certificates()
         .start();
-    // Those who come by the Unix socket are not limited.
+    // Clients on the Unix socket are not limited.
     let mut admin = Connection::unix(&unix);
     (0..50).for_each(|_| Connection::unix(&unix).check("PING", "+PONG"));
     let at = |port: u16| move || Connection::tcp(([127, 0, 0, 1], port).into());
@@ -94,7 +94,7 @@ fn an_address_that_opens_connections_too_fast_is_refused_until_it_slows_down() {
         (server.port(), &b"-ERR max number of new connections per second reached\r\n"[..]),
         (ports[0], b"ERROR Too many new connections\r\n"),
         (ports[1], b"\0\x20\x01\0\0\0\0err: connections too fast"),
-        // Nothing was agreed on yet, and no handshake begun.
+        // No protocol is agreed on yet, and no handshake has begun.
         (ports[2], b""),
     ] {
         assert_eq!(
@@ -145,16 +145,16 @@ fn a_request_larger_than_the_query_buffer_limit() {
     let small = encode(&[&b"SET"[..], b"small", &vec![b'x'; 900_000]]);
     c.send(&small);
     c.expect("+OK");
-    // Many small ones are no large one.
+    // Many small ones do not count as a large one.
     c.send(small.repeat(3));
     (0..3).for_each(|_| c.expect("+OK"));
     let large = encode(&[&b"SET"[..], b"large", &vec![b'x'; 4 << 20]]);
-    // The server may close before it has taken everything.
+    // The server may close before it has received everything.
     let _ = c.try_send(&large);
     let told = b"-ERR request exceeds client-query-buffer-limit\r\n";
     assert_eq!(c.rest(), told);
     other.check("EXISTS small large", ":1");
-    // What MULTI keeps counts like one request.
+    // The commands that MULTI queues count like one request.
     let mut c = server.connect();
     c.check("MULTI", "+OK");
     c.send(small.repeat(2));
@@ -181,7 +181,7 @@ fn an_argument_larger_than_proto_max_bulk_len() {
     assert_eq!(info(&mut c, "request_size_limit_errors"), 1);
 }
 
-/// Each of these requests is refused by one limit, which is counted; one that is no request at all by none.
+/// One limit refuses each of these requests and counts it. Invalid requests are not counted.
 #[test]
 fn what_is_refused_is_counted_by_its_limit() {
     let port = free_port();
@@ -220,7 +220,7 @@ fn what_is_refused_is_counted_by_its_limit() {
     assert_eq!(info(&mut admin, "nesting_limit_errors"), 1);
 }
 
-/// Sends requests and reads nothing until the server has had enough.
+/// Sends requests and reads nothing until the server closes the connection.
 fn never_read(c: &Connection, request: &[u8], times: usize) {
     let mut sender = c.sender();
     for _ in 0..times {
@@ -265,10 +265,10 @@ fn who_never_reads_is_cut_off_after_the_soft_limit() {
     other.check("PING", "+PONG");
 }
 
-/// Memory that a reply may take beside the limit of 4 MB: the request, what is under construction.
+/// Memory of a reply in addition to the limit of 4 MB: the request, and the part being encoded.
 const BESIDE_THE_LIMIT: usize = 16 << 20;
 
-/// A reply of 300 MB ends where the limit is, not when it is complete.
+/// A reply of 300 MB ends at the limit, not when it is complete.
 #[test]
 fn a_long_reply_is_not_built_beyond_the_hard_limit() {
     let port = free_port();
@@ -291,13 +291,13 @@ fn a_long_reply_is_not_built_beyond_the_hard_limit() {
         (Connection::tcp(memcached), format!("get {}\r\n", keys.join(" ")).into_bytes()),
         (server.connect(), encode(&["LRANGE", "list", "0", "-1"])),
     ] {
-        // The server may close before it has taken everything.
+        // The server may close before it has received everything.
         let _ = c.try_send(&request);
         assert!(c.rest().len() < BESIDE_THE_LIMIT);
     }
     let stats = other.ask("INFO stats").text().to_owned();
     assert!(stats.contains("client_output_buffer_limit_disconnections:3\r\n"), "{stats}");
-    // As many bytes in many replies are sent from turn to turn; who reads them may get them all.
+    // As many bytes in many replies are sent from turn to turn. A client that reads them may get them all.
     let mut c = server.connect();
     let _ = c.try_send(encode(&["GETRANGE", "k", "0", "-1"]).repeat(20_000));
     c.finish_sending();
@@ -307,7 +307,7 @@ fn a_long_reply_is_not_built_beyond_the_hard_limit() {
     other.check("GET k", &format!("{:?}", "x".repeat(15_000)));
 }
 
-/// A client that wants no replies cannot have too many of them.
+/// A client without replies cannot exceed the limit of unread replies.
 #[test]
 fn replies_that_nobody_wants_do_not_count() {
     let server = launch().with("client-output-buffer-limit", "normal 1mb 0 0").start();
@@ -322,7 +322,7 @@ fn replies_that_nobody_wants_do_not_count() {
     c.check("PING", "+PONG");
 }
 
-/// Who has still to say the password has no right to memory.
+/// A client that has not authenticated gets no memory for unread replies.
 #[test]
 fn strangers_who_never_read_are_cut_off_early() {
     let ports = [free_port(), free_port()];
@@ -350,7 +350,7 @@ fn strangers_who_never_read_are_cut_off_early() {
     assert!(grown < BESIDE_THE_LIMIT, "{grown} bytes");
 }
 
-/// The limits of strangers end with the password, also in the middle of a pipeline.
+/// The stricter limits end with the password, also in the middle of a pipeline.
 #[test]
 fn a_pipeline_that_begins_with_the_password_is_answered() {
     let port = free_port();
@@ -370,7 +370,7 @@ fn a_pipeline_that_begins_with_the_password_is_answered() {
     assert_eq!(c.rest(), b"");
 }
 
-/// What a client was allowed to ask for is its own, also behind RESET; then it is a stranger again.
+/// RESET does not discard replies to earlier commands. After it, the stricter limits apply again.
 #[test]
 fn replies_from_before_a_reset_are_sent() {
     let server = launch().with("requirepass", "secret").start();
@@ -387,7 +387,7 @@ fn replies_from_before_a_reset_are_sent() {
     c.check("PING", "-NOAUTH Authentication required.");
 }
 
-/// Slow is not never: everything arrives, in order.
+/// Even a slow reader gets everything, in order.
 #[test]
 fn who_reads_slowly_gets_everything() {
     let server = server();
@@ -406,14 +406,14 @@ fn who_reads_slowly_gets_everything() {
     }
 }
 
-/// A number of INFO.
+/// Returns a number of INFO.
 fn info(c: &mut Connection, name: &str) -> usize {
     let text = c.ask("INFO everything").text().to_owned();
     let line = text.lines().find_map(|line| line.strip_prefix(&format!("{name}:")));
     line.unwrap_or_else(|| panic!("{name}: {text}")).parse().expect("a number")
 }
 
-/// Begins a request that occupies so much, and waits until the server has it.
+/// Begins a request of this size, and waits until the server has received it.
 fn occupy(admin: &mut Connection, c: &mut Connection, bytes: usize) {
     let id = c.ask("CLIENT ID").int();
     c.send(
@@ -458,7 +458,7 @@ fn clients_with_no_evict_are_never_closed_at_maxmemory_clients() {
     protected.check("CLIENT NO-EVICT on", "+OK");
     occupy(&mut admin, &mut protected, 8 << 20);
     occupy(&mut admin, &mut other, 2 << 20);
-    // What the protected one occupies counts, so that the other one has to go.
+    // The protected client's memory counts, so the other client is evicted.
     admin.check("CONFIG SET maxmemory-clients 4mb", "+OK");
     wait_until("the other one has gone", || info(&mut admin, "evicted_clients") == 1);
     other.expect_closed();
@@ -481,7 +481,7 @@ fn a_share_of_maxmemory_limits_clients_only_while_there_is_a_maxmemory() {
     admin.check("CONFIG SET maxmemory 0", "+OK");
 }
 
-/// As few as they may be, the limit lets a client in that can raise it.
+/// Even the lowest value admits a client that can raise it.
 #[test]
 fn the_lowest_maxmemory_clients_is_enough_for_an_administrator() {
     let server = launch().with("maxmemory-clients", "1").start();
@@ -494,7 +494,7 @@ fn the_lowest_maxmemory_clients_is_enough_for_an_administrator() {
     admin.check("CONFIG SET maxmemory-clients 0", "+OK");
 }
 
-/// Replies that a client leaves unread count, and what it has queued.
+/// Unread replies of a client count, and so do its queued commands.
 #[test]
 fn replies_and_queued_requests_count_towards_maxmemory_clients() {
     let server = launch().with("maxmemory-clients", "6mb").start();
@@ -507,7 +507,7 @@ fn replies_and_queued_requests_count_towards_maxmemory_clients() {
     let mut queuing = server.connect();
     queuing.check("MULTI", "+OK");
     let set = encode(&[&b"SET"[..], b"k", &value]);
-    // The server may close before it has taken everything.
+    // The server may close before it has received everything.
     let _ = queuing.try_send(set.repeat(4));
     wait_until("it has gone", || info(&mut admin, "evicted_clients") == 2);
     admin.check("PING", "+PONG");
@@ -527,7 +527,7 @@ fn clients_of_other_protocols_count_towards_maxmemory_clients() {
     let set = [format!("set k 0 0 {}\r\n", 6 << 20).as_bytes(), &vec![b'x'; 5 << 20]].concat();
     let _ = memcached.try_send(&set);
     wait_until("it has gone", || info(&mut admin, "evicted_clients") == 1);
-    // Frames of PedroKV are short, so that its clients only hold up others.
+    // Frames of PedroKV are short, so one of its clients only uses memory together with others.
     let mut pedrokv = Connection::tcp(([127, 0, 0, 1], ports[1]).into());
     admin.check("CONFIG SET maxmemory-clients 0", "+OK");
     pedrokv.send("x");
@@ -541,7 +541,7 @@ fn clients_of_other_protocols_count_towards_maxmemory_clients() {
     pedrokv.expect_closed();
 }
 
-/// `mem_clients_normal` and `tot-mem` tell what connections cost, as the system sees it.
+/// `mem_clients_normal` and `tot-mem` agree with the process' memory for connections, as the system sees it.
 #[test]
 fn what_clients_occupy_is_what_the_process_takes_for_them() {
     const CLIENTS: usize = 40;
@@ -552,7 +552,7 @@ fn what_clients_occupy_is_what_the_process_takes_for_them() {
     let (counted, resident) = (info(&mut admin, "mem_clients_normal"), server.resident_bytes());
     let mut clients: Vec<_> = (0..CLIENTS).map(|_| server.connect()).collect();
     for c in &mut clients {
-        // Many short arguments: what is known of each takes more than its bytes.
+        // Many short arguments, each of which needs more memory than its bytes.
         c.send(["*200000\r\n".to_owned(), "$1\r\nx\r\n".repeat(EACH / 7)].concat());
     }
     let received = || admin.ask("CLIENT LIST").text().matches(" qbuf=10").count();
@@ -561,7 +561,7 @@ fn what_clients_occupy_is_what_the_process_takes_for_them() {
     let counted = info(&mut admin, "mem_clients_normal") - counted;
     let resident = server.resident_bytes() - resident;
     assert!(counted > CLIENTS * EACH, "{counted} counted");
-    // A buffer that has grown is used to a half at least, and what is not used may not be resident.
+    // A grown buffer is at least half used, and its unused part may not be resident.
     assert!(
         counted > resident * 3 / 4 && counted < resident * 2,
         "{counted} counted, {resident} taken"

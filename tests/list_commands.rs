@@ -1,4 +1,4 @@
-//! Lists, through the `redis` crate as a program would use them, in both protocols.
+//! Lists, used through the `redis` crate like an application does, in both protocols.
 
 use redis::{Connection, Value};
 
@@ -9,7 +9,7 @@ fn number(c: &mut Connection, line: &str) -> i64 {
     run(c, line).expect(line)
 }
 
-/// An array of strings, written with spaces between; `None` for none.
+/// Returns an array of strings, separated by spaces; `None` for none.
 fn texts(c: &mut Connection, line: &str) -> Option<String> {
     run::<Option<Vec<String>>>(c, line).expect(line).map(|texts| texts.join(" "))
 }
@@ -180,7 +180,7 @@ fn a_full_list_that_is_rotated_stays_small() {
     }
     c.check("RPOPLPUSH l l", "\"d\"");
     c.check("OBJECT ENCODING l", "\"listpack\"");
-    // Twice its only element is more than fits.
+    // The source is the only element, and two of it do not fit.
     let element = "x".repeat(5000);
     c.check(&format!("RPUSH one {element}"), ":1");
     for rotate in ["RPOPLPUSH one one", "BLMOVE one one LEFT LEFT 0"] {

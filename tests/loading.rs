@@ -1,4 +1,4 @@
-//! A server that is still loading its data says so, and shows no key before all are loaded.
+//! A server that is loading its data reports that, and shows no key before all are loaded.
 
 use std::io::{Read, Write};
 use std::net::{Ipv4Addr, TcpListener, TcpStream};
@@ -12,17 +12,17 @@ use crate::pedrokv::{GET, PUT, request};
 
 const REFUSED: &str = "-LOADING Redis is loading the dataset in memory";
 
-/// Rests behind each key for longer than any test takes.
+/// Delay after each loaded key, longer than any test.
 const HELD: &str = "2000000000";
 
-/// Where the data are that are loaded.
+/// Source of the loaded data.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 enum From {
     Log,
     Snapshot,
 }
 
-/// A data directory with some keys, and a server on it that does not get beyond the first.
+/// A data directory with some keys, for a server that does not load more than the first.
 struct Held {
     dir: TempDir,
     from: From,
@@ -50,13 +50,13 @@ impl Held {
         launch().with("dir", &dir).with("appendonly", appendonly)
     }
 
-    /// A launch of a server that loads until it is let go.
+    /// Makes a launch of a server that loads until `let_go`.
     fn held(&self) -> Launch {
         self.launch().with("key-load-delay", HELD)
     }
 }
 
-/// Has the load go on, and waits for its end.
+/// Lets the load continue, and waits for its end.
 fn let_go(c: &mut Connection) {
     c.check("CONFIG SET key-load-delay 0", "+OK");
     wait_until("the data are loaded", || c.ask("GET k").to_string() == r#""v""#);
@@ -126,7 +126,7 @@ fn what_needs_no_data_is_answered_and_the_rest_is_refused() {
         c.check("MULTI", "+OK");
         c.check("PING", "+QUEUED");
         c.check("EXEC", "[+PONG]");
-        // A batch of them: all or none pass.
+        // A batch: all of its commands are executed, or none.
         c.send([encode(&["GET", "k"]), encode(&["PING"]), encode(&["GET", "k"])].concat());
         [REFUSED, "+PONG", REFUSED].iter().for_each(|expected| c.expect(expected));
         let_go(&mut c);
@@ -248,7 +248,7 @@ fn settings_that_the_load_goes_by_stay_and_others_count_behind_it() {
     let held = Held::new(From::Log);
     let server = held.held().start_loading();
     let mut c = server.connect();
-    // It is so already, and will be when the log is loaded.
+    // The log is already on, and stays so when it is loaded.
     c.check("CONFIG SET appendonly yes", "+OK");
     for line in ["CONFIG SET appendonly no", "CONFIG SET maxmemory-policy allkeys-lru"] {
         let refused = c.ask(line).to_string();
@@ -263,7 +263,7 @@ fn settings_that_the_load_goes_by_stay_and_others_count_behind_it() {
     c.check("SET k w", "-OOM command not allowed when used memory > 'maxmemory'.");
     c.check("CONFIG SET maxmemory 0", "+OK");
     c.check("SET other w", "+OK");
-    // Of what was loaded, nothing is told.
+    // There are no events for loaded keys.
     listener.expect(r#"["pmessage", "__key*__:*", "__keyspace@0__:other", "set"]"#);
     c.check("CONFIG SET maxmemory-policy allkeys-lru", "+OK");
 }

@@ -1,7 +1,7 @@
-//! The program from outside: started as a user starts it, driven over sockets.
+//! The program from outside: started like a user starts it, and driven over sockets.
 //!
-//! A file a behaviour, named as a fact, and a folder where a subject has many of them. All of them are modules
-//! of one test program, because linking thirty would take longer than running them:
+//! One file for each behaviour, named as a fact, and a folder for a subject with many of them. All of them are
+//! modules of one test program, because linking thirty would take longer than running them:
 //!
 //! ```text
 //! cargo test -p tierce --test program              everything
@@ -9,8 +9,8 @@
 //! cargo test -p tierce --test program bucket::     one folder
 //! ```
 //!
-//! Most of it is what any server of the protocol does. To see whether an expectation is right, ask
-//! another one: `TIERCE_TEST_PROGRAM=/usr/bin/redis-server` (7.0 lacks what came with 7.2).
+//! Most tests describe any server of the protocol. To check an expectation, run it against another server:
+//! `TIERCE_TEST_PROGRAM=/usr/bin/redis-server` (7.0 lacks the features of 7.2).
 
 // The protocol.
 mod hello_and_auth;
@@ -117,25 +117,25 @@ mod scripts;
 mod scripts_by_name;
 mod scripts_that_run_long;
 
-// What they share.
+// Shared code.
 mod both_protocols;
 
 use std::path::PathBuf;
 
 use tierce_harness::{Launch, Server};
 
-/// The program under test.
+/// Returns the program under test.
 fn program() -> PathBuf {
     let other = std::env::var_os("TIERCE_TEST_PROGRAM");
     other.map_or_else(|| env!("CARGO_BIN_EXE_tierce").into(), PathBuf::from)
 }
 
-/// A start of the program, to which directives can be added.
+/// Makes a launch of the program, to which directives can be added.
 fn launch() -> Launch {
     Launch::new(program())
 }
 
-/// A server with defaults.
+/// Starts a server with defaults.
 fn server() -> Server {
     launch().start()
 }

@@ -42,7 +42,7 @@ fn a_thousand_idle_and_some_busy() {
     idle.iter_mut().for_each(|c| c.check("PING", "+PONG"));
 }
 
-/// Workers share the connections: a slow command of one client holds up a part of the others only.
+/// Workers share the connections: a slow command of one client only delays some of the others.
 #[test]
 fn a_sleeping_worker_leaves_the_others_working() {
     let server = crate::launch().with("threads", "2").with("enable-debug-command", "yes").start();

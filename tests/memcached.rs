@@ -1,7 +1,7 @@
-//! The protocols of memcached, in bytes, on the keys that clients of Redis see.
+//! The protocols of memcached, in bytes, on the keys of Redis' clients.
 //!
-//! The expected answers of the text protocols are those of memcached 1.6.42, but for what
-//! `docs/differences.md` lists.
+//! The expected answers of the text protocols are those of memcached 1.6.42, except for the differences in
+//! `docs/differences.md`.
 
 use std::io::{Read, Write};
 use std::net::{Ipv4Addr, Shutdown, TcpStream};
@@ -24,7 +24,7 @@ pub(crate) fn talk(both: &Both, bytes: &[u8]) -> Vec<u8> {
     both.talk([bytes])
 }
 
-/// Sends bytes and expects these in return, without the versions in headers of frames.
+/// Sends bytes and expects this answer, ignoring the versions in headers of frames.
 #[track_caller]
 pub(crate) fn check_frames(both: &Both, bytes: &[u8], expected: &[u8]) {
     let mut answer = talk(both, bytes);
@@ -45,7 +45,7 @@ fn hex(text: &str) -> Vec<u8> {
     digits.chunks(2).map(byte).collect()
 }
 
-/// A frame with the opaque number of the vectors.
+/// Makes a frame with the opaque number of the test vectors.
 pub(crate) fn frame(opcode: u8, extras: &[u8], key: &[u8], value: &[u8]) -> Vec<u8> {
     let body = [extras, key, value].concat();
     let mut frame = vec![0x80, opcode, 0, key.len() as u8, extras.len() as u8, 0, 0, 0];
@@ -322,7 +322,7 @@ fn the_same_keys_as_in_redis() {
     redis.check("INCR n", ":42");
     assert!((99..=100).contains(&redis.ask("TTL n").int()));
     both.check(b"get k n\r\n", b"VALUE k 7 5\r\nhello\r\nVALUE n 0 2\r\n42\r\nEND\r\n");
-    // Flags stay while the value is changed, and go when it is replaced.
+    // Flags stay when the value is changed, and are removed when it is replaced.
     redis.check("APPEND k !", ":6");
     redis.check("RENAME k l", "+OK");
     both.check(b"get l\r\n", b"VALUE l 7 6\r\nhello!\r\nEND\r\n");
@@ -390,7 +390,7 @@ fn many_keys_and_large_values() {
 #[test]
 fn hostile_lengths() {
     let both = with(launch().with("item-size-max", "2kb"));
-    // Refused when the length is read, and the value is not taken for commands.
+    // The value is refused after its length, and its bytes are not taken for commands.
     let large =
         [b"set k 0 0 3000\r\n".as_slice(), &b"get k\r\n".repeat(429)[..3000], b"\r\nmn\r\n"];
     both.check(b"set k 0 0 1\r\nx\r\n", b"STORED\r\n");
@@ -466,7 +466,7 @@ fn a_flush_can_wait() {
     wait_until("everything is flushed", || redis.ask("DBSIZE").int() == 0);
 }
 
-/// The thread that flushes is the one that hears of the end of the server.
+/// The thread that executes the flush is also the one that stops the server.
 #[test]
 fn a_flush_that_waits_for_a_script_keeps_nothing_waiting() {
     let mut both = start();
@@ -527,7 +527,7 @@ fn expect(stream: &mut TcpStream, expected: &[u8]) {
     assert_eq!(answer.escape_ascii().to_string(), expected.escape_ascii().to_string());
 }
 
-/// What only reads goes on, up to the first request of its connection that has to wait.
+/// Reads continue until the first request of their connection that has to wait.
 #[test]
 fn a_pause_of_writes_holds_back_writes() {
     let both = start();
@@ -535,7 +535,7 @@ fn a_pause_of_writes_holds_back_writes() {
     redis.check("SET there y", "+OK");
     redis.check("CLIENT PAUSE 100000 WRITE", "+OK");
     let mut text = both.connect();
-    // The bytes of a value that is too large are passed over, and those of a request that waits are not.
+    // The bytes of a value that is too large are skipped; those of a waiting request are not.
     let large = [b"add large 0 0 1100000\r\n", &vec![b'v'; 1_100_000][..], b"\r\n"].concat();
     text.write_all(&large).expect("sent");
     text.write_all(b"get there\r\nset k 0 0 1\r\nx\r\nget k\r\n").expect("sent");
@@ -558,7 +558,7 @@ fn a_pause_of_writes_holds_back_writes() {
     assert_eq!(stored[..8], [0x81, 0x01, 0, 0, 0, 0, 0, 0]);
 }
 
-/// A win is a write, as replicas and the log have it; the read is none.
+/// A win is a write for replicas and the log, although a read caused it.
 #[test]
 fn nobody_wins_an_item_while_none_could_store_it() {
     let both = start();
@@ -587,7 +587,7 @@ fn a_pause_of_all_holds_back_all_requests_on_data() {
     let mut stream = both.connect();
     stream.write_all(b"version\r\nget k\r\n").expect("sent");
     expect(&mut stream, b"VERSION 1.6.18\r\n");
-    // Were the read not held back, it would be answered by now.
+    // If the read were not deferred, it would be answered by now.
     both.check(b"version\r\n", b"VERSION 1.6.18\r\n");
     stream.set_nonblocking(true).expect("a socket");
     let early = stream.read(&mut [0]).map_err(|error| error.kind());
@@ -606,7 +606,7 @@ fn writes_are_refused_while_snapshots_cannot_be_written() {
     let launch = launch().with("appendonly", "no").with("dir", &path).with("save", "3600 1000");
     let both = with(launch);
     both.check(b"set k 0 0 1\r\nx\r\n", b"STORED\r\n");
-    // A directory cannot be replaced by a snapshot.
+    // A snapshot cannot replace a directory.
     std::fs::create_dir(dir.path().join("dump.rdb")).expect("a directory");
     let mut redis = both.server.connect();
     redis.check("BGSAVE", "+Background saving started");
@@ -622,7 +622,7 @@ fn writes_are_refused_while_snapshots_cannot_be_written() {
         both.check(write.as_bytes(), refused.as_bytes());
     }
     both.check(&large_set(b"k"), refused.as_bytes());
-    // A reply to `noreply` would be taken for that to the next request.
+    // A client would take a reply to `noreply` for the reply to its next request.
     let quiet = b"set k 0 0 1 noreply\r\ny\r\ndelete k noreply\r\nincr k 1 noreply\r\nflush_all noreply\r\nmn\r\n";
     both.check(quiet, b"MN\r\n");
     check_frames(
@@ -636,7 +636,7 @@ fn writes_are_refused_while_snapshots_cannot_be_written() {
     both.check(b"delete k\r\n", b"DELETED\r\n");
 }
 
-/// A `set` of a value that is too large, which would remove the present one.
+/// Makes a `set` of a value that is too large. It would remove the present one.
 fn large_set(key: &[u8]) -> Vec<u8> {
     [b"set ", key, b" 0 0 1100000\r\n", &vec![b'v'; 1_100_000][..], b"\r\n"].concat()
 }
@@ -662,7 +662,7 @@ fn what_was_acknowledged_survives_a_kill() {
             b"get k n b\r\n",
             b"VALUE k 70000 4\r\nabcd\r\nVALUE n 5 2\r\n11\r\nVALUE b 0 1\r\nx\r\nEND\r\n",
         );
-        // A version of an earlier life fits nothing.
+        // A version of an earlier life never matches.
         let version = before.lines().next().and_then(|line| line.split(' ').nth(4));
         let cas = format!("cas k 0 0 1 {}\r\ny\r\n", version.expect("a version"));
         both.check(cas.as_bytes(), b"EXISTS\r\n");
@@ -685,7 +685,7 @@ fn what_was_said_to_be_out_of_date_is_so_after_a_kill() {
     // A value whose version is older than that of the present one.
     both.check(b"ms o 5 C1 I\r\nolder\r\n", b"HD\r\n");
     let both = restart(both);
-    // One reader is told to store a new value, which is known after the next start, too.
+    // One reader is told to store a new value. That survives the next start.
     both.check(b"mg k f v\r\nmg o v\r\n", b"VA 3 f9 X W\r\nold\r\nVA 5 X W\r\nolder\r\n");
     let both = restart(both);
     both.check(b"mg k f v\r\n", b"VA 3 f9 Z X\r\nold\r\n");
@@ -700,7 +700,8 @@ fn what_was_said_to_be_out_of_date_is_so_after_a_kill() {
     both.check(b"mg k v\r\n", b"VA 3\r\nnew\r\n");
 }
 
-/// Snapshots keep flags and marks, too, whatever way they take; DUMP does not, for Redis has no place for them.
+/// Flags and marks are preserved in snapshots of every kind. DUMP loses them, because Redis' format has no room for
+/// them.
 #[test]
 fn flags_and_marks_are_in_snapshots() {
     let dir = TempDir::new();
@@ -718,7 +719,7 @@ fn flags_and_marks_are_in_snapshots() {
             b"mg f f v\r\nmg i f v\r\nmg k f N0\r\nmg w v\r\nmg plain f v\r\n",
             b"VA 1 f4294967295\r\nv\r\nVA 2 f7\r\n12\r\nHD f9 X W\r\nVA 1 Z X\r\nv\r\nVA 1 f0\r\nv\r\n",
         );
-        // The reader that won gives up, as if he had not come.
+        // The reader that won gives up, as if it had never asked.
         both.check(b"md k I\r\n", b"HD\r\n");
     };
     let mut redis = both.server.connect();

@@ -1,5 +1,5 @@
-//! Memcached's protocols at their edges: malformed requests, odd numbers, foreign protocols, times that are
-//! over. What is expected is what memcached 1.6.42 answers, but for what `docs/differences.md` lists.
+//! Edge cases of memcached's protocols: malformed requests, odd numbers, foreign protocols, deadlines in the past.
+//! The expected answers are those of memcached 1.6.42, except for the differences in `docs/differences.md`.
 
 use std::io::{Read, Write};
 use std::net::Shutdown;
@@ -36,26 +36,25 @@ fn a_meta_set_tells_the_size_and_makes_what_it_appends_to() {
     );
 }
 
-/// Else a replica would be told to do what it cannot.
-/// Versions after 1.6.18 know them.
+/// Otherwise a replica would get commands that it does not support. Versions after 1.6.18 know these flags.
 #[test]
 fn newer_flags_of_meta_commands() {
     let both = start();
     check_all(
         &both,
         &[
-            // A reader that has this version is not sent the value again.
+            // A reader that has this version does not get the value again.
             (
                 "ms k 3 E7 F5\r\nabc\r\nmg k v f C7\r\nmg k v f C8\r\n",
                 "HD\r\nHD f5\r\nVA 3 f5\r\nabc\r\n",
             ),
-            // The value goes and the item stays, with its version.
+            // The value is removed and the item stays, with its version.
             ("md k x C6\r\nmd k x q\r\nmg k v c f t\r\n", "EX\r\nVA 0 c7 f0 t-1\r\n\r\n"),
             (
                 "md k x F9 T100 E12 I\r\nmg k v c f t\r\nmd absent x\r\n",
                 "HD\r\nVA 0 c12 f9 t100 X W\r\n\r\nNF\r\n",
             ),
-            // Quiet is quiet about a new number as well, and the first letter of a mode is the mode.
+            // Quiet mode also suppresses a new number, and the first letter of a mode is the mode.
             (
                 "ma n N0 J5 q v\r\nma n MDECREMENT v\r\nma n M\r\n",
                 "VA 1\r\n4\r\nCLIENT_ERROR invalid mode for ma M token\r\n",
@@ -68,7 +67,7 @@ fn newer_flags_of_meta_commands() {
     );
 }
 
-/// A no-operation says that the replies to all quiet requests before it are there, and no others.
+/// The answer to a no-operation follows those to all earlier quiet requests, and no others.
 #[test]
 fn quiet_requests_are_answered_in_order() {
     let both = start();
@@ -127,7 +126,7 @@ fn only_strings_are_invalidated() {
 #[test]
 fn a_password_that_nobody_asks_for_does_not_matter() {
     let both = start();
-    // Clients with a password in their settings ask for mechanisms or just send it, and go on.
+    // Clients with a password in their settings ask for mechanisms or just send it, and continue.
     let requests = [
         frame(0x20, b"", b"", b""),
         frame(0x21, b"", b"PLAIN", b"\0user\0secret"),
@@ -159,7 +158,7 @@ fn before_the_password_little_is_accepted_and_kept() {
             ("set a 0 0 14 noreply\r\ndefault secret\r\nmn\r\n", "STORED\r\nMN\r\n"),
         ],
     );
-    // A line that reads keys may be long, but not from a stranger.
+    // A line that reads keys may be long, but not before authentication.
     for line in ["x".repeat(2049), format!("get {}", "k ".repeat(1100))] {
         let mut stream = both.connect();
         stream.write_all(line.as_bytes()).expect("sent");
@@ -195,7 +194,7 @@ fn other_protocols_are_cut_off() {
     both.check(padded.as_bytes(), b"");
     // A header may arrive without the line before it.
     check_all(&both, &[("Host: x\r\nmn\r\n", "ERROR\r\nMN\r\n"), ("get pwned\r\n", "END\r\n")]);
-    // Behind a frame nothing but frames may come.
+    // After a frame, only frames are allowed.
     let noop = frame(0x0a, b"", b"", b"");
     let done = answer(0x0a, 0, b"", b"", b"");
     check_frames(&both, &[&noop[..], b"set pwned 0 0 1\r\nx\r\n"].concat(), &done);
@@ -218,7 +217,7 @@ fn lines_without_end() {
         let mut stream = both.connect();
         stream.write_all(line.as_bytes()).expect("sent");
         if !closed {
-            // The end of the line comes after all, and another command.
+            // The end of the line arrives late, followed by another command.
             stream.write_all(b"\r\nmn\r\n").expect("sent");
             stream.shutdown(Shutdown::Write).expect("a socket");
         }
@@ -229,7 +228,7 @@ fn lines_without_end() {
         assert_eq!(answer.ends_with(b"MN\r\n"), !closed, "{head}");
         assert_eq!(answer.is_empty(), closed, "{head}");
     }
-    // One that has an end is a command however long it is.
+    // A line with an end is a command, however long it is.
     let long = format!("{}\r\nmn\r\n", "x".repeat(3000));
     both.check(long.as_bytes(), b"ERROR\r\nMN\r\n");
 }
@@ -246,7 +245,7 @@ fn malformed_lines() {
             ("gat\r\ngat 5\r\nset k 0 0\r\nincr k\r\ntouch k\r\n", &bad.repeat(5)),
             ("bget k\r\nGET k\r\nget\tk\r\n", "END\r\nERROR\r\nERROR\r\n"),
             ("cas k\r\ncas k 0 0 1\r\nx\r\n", &bad.repeat(2)),
-            // Words that nobody asked for are ignored.
+            // Unknown extra words are ignored.
             ("cas k 0 0 1 1 noreply x\r\nx\r\n", "NOT_FOUND\r\n"),
             ("incr k 1 2 3\r\ntouch k 0 0 0\r\n", "NOT_FOUND\r\nNOT_FOUND\r\n"),
             ("cas k 0 0 1 1\r\nx\r\n", "NOT_FOUND\r\n"),
@@ -277,7 +276,7 @@ fn numbers_in_lines_and_values() {
         &start(),
         &[
             ("set k +01 00 01\r\nx\r\nget k\r\n", "STORED\r\nVALUE k 1 1\r\nx\r\nEND\r\n"),
-            // Flags are cut off to 32 bits.
+            // Flags are truncated to 32 bits.
             ("set k 4294967297 0 1\r\nx\r\nget k\r\n", "STORED\r\nVALUE k 1 1\r\nx\r\nEND\r\n"),
             ("ms k 1 F4294967298\r\nx\r\nmg k f\r\n", "HD\r\nHD f2\r\n"),
             ("ms k 1 F-1\r\nx\r\nms k 1 Fx\r\nx\r\n", &bad.repeat(2)),
@@ -293,7 +292,7 @@ fn numbers_in_lines_and_values() {
                 "set n 0 0 20\r\n18446744073709551616\r\nincr n 1\r\n",
                 &["STORED\r\n", not_numeric].concat(),
             ),
-            // Memcached itself leaves blanks behind a number that has become shorter.
+            // Memcached itself leaves blanks after a number that has become shorter.
             ("set n 0 0 3\r\n9  \r\nincr n 1\r\n", "STORED\r\n10\r\n"),
             ("set n 0 0 3\r\n 12\r\nincr n 1\r\n", "STORED\r\n13\r\n"),
             ("set n 0 0 3\r\n-12\r\nincr n 1\r\n", &["STORED\r\n", not_numeric].concat()),
@@ -311,7 +310,7 @@ fn times_that_are_over() {
         &[
             ("set k 0 -1 1\r\nx\r\nget k\r\n", "STORED\r\nEND\r\n"),
             ("set k 0 2592000 1\r\nx\r\nmg k t\r\n", "STORED\r\nHD t2592000\r\n"),
-            // More than thirty days is a time of 1970.
+            // More than thirty days is a time in 1970.
             ("set k 0 2592001 1\r\nx\r\nget k\r\n", "STORED\r\nEND\r\n"),
             (
                 "set k 0 0 1\r\nx\r\ntouch k -1\r\nget k\r\ntouch k 0\r\n",
@@ -325,7 +324,7 @@ fn times_that_are_over() {
             ("touch k 99999999999999999999\r\n", "CLIENT_ERROR invalid exptime argument\r\n"),
         ],
     );
-    // In frames there are no negative times.
+    // Frames have no negative times.
     let store = frame(0x01, &[0, 0, 0, 0, 0xff, 0xff, 0xff, 0xff], b"k", b"x");
     let expected = [answer(0x01, 0, b"", b"", b""), answer(0x00, 0, &[0; 4], b"", b"x")];
     check_frames(&both, &[store, frame(0x00, b"", b"k", b"")].concat(), &expected.concat());
@@ -340,7 +339,7 @@ fn flushes() {
             ("flush_all x\r\n", "CLIENT_ERROR invalid exptime argument\r\n"),
             ("flush_all 1000 2 3\r\n", "OK\r\n"),
             ("flush_all 0 noreply\r\nflush_all noreply\r\nmn\r\n", "MN\r\n"),
-            // The second takes the place of the first.
+            // The second flush replaces the first.
             ("set k 0 0 1\r\nx\r\nflush_all +1\r\nflush_all 100000\r\n", "STORED\r\nOK\r\nOK\r\n"),
         ],
     );
@@ -381,7 +380,7 @@ fn values_do_not_outgrow_their_limit() {
     );
     let refused = answer(0x0e, 0x05, b"", b"", b"Not stored.");
     check_frames(&both, &frame(0x0e, b"", b"k", b"x"), &refused);
-    // An append that is too long by itself leaves the value alone, a store does not.
+    // An append that is too long alone leaves the value unchanged; a store does not.
     let long = "x".repeat(1025);
     let too_large = "SERVER_ERROR object too large for cache\r\n";
     let append = format!("append k 0 0 1025\r\n{long}\r\nmg k s\r\n");
@@ -409,7 +408,7 @@ fn frames_with_parts_of_the_wrong_lengths_end_the_connection() {
         let expected = answer(request[1], 4, b"", b"", b"Invalid arguments");
         check_frames(&both, &[request, noop.clone()].concat(), &expected);
     }
-    // Unknown words are passed over.
+    // Unknown opcodes are skipped.
     let unknown = frame(0x1b, b"", b"", b"");
     let expected =
         [answer(0x1b, 0x81, b"", b"", b"Unknown command"), answer(0x0a, 0, b"", b"", b"")];
@@ -442,7 +441,7 @@ fn a_client_gives_the_version() {
             ),
             ("ma n N0 J5 E77 c\r\nmg n c\r\n", "HD c77\r\nHD c77\r\n"),
             ("md k I E800\r\nmg k c\r\n", "HD\r\nHD c800 X W\r\n"),
-            // One that was not stored leaves the version alone.
+            // A refused store leaves the version unchanged.
             ("ms k 1 ME E9\r\nx\r\nms k 1 C1 E9\r\nx\r\nmg n c\r\n", "NS\r\nEX\r\nHD c77\r\n"),
             ("mg k E5 c\r\nmg new N30 E5 c\r\n", "HD c800 Z X\r\nHD c5 W\r\n"),
             ("ms k 1 E0\r\nx\r\n", "CLIENT_ERROR bad token in command line format\r\n"),
@@ -486,7 +485,7 @@ fn flags_of_meta_commands() {
     );
 }
 
-/// Of memcached 1.6.18: an empty value is no number before its version is looked at, another text after that.
+/// As memcached 1.6.18: for an empty value the number is checked before the version, for another text after it.
 #[test]
 fn a_text_that_is_no_number_with_another_version() {
     let both = start();

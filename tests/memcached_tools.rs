@@ -1,5 +1,5 @@
-//! What tools of memcached ask for beside values: statistics, dumps of all keys, settings at run time.
-//! What is expected is what memcached 1.6.18 answers, but for what `docs/differences.md` lists.
+//! Requests of memcached's tools besides values: statistics, dumps of all keys, settings at run time.
+//! The expected answers are those of memcached 1.6.18, except for the differences in `docs/differences.md`.
 
 use std::collections::BTreeMap;
 use std::io::{BufRead, BufReader, Write};
@@ -13,7 +13,7 @@ fn text(both: &Both, request: &str) -> String {
     String::from_utf8(talk(both, request.as_bytes())).expect("UTF-8")
 }
 
-/// The figures of a `stats`.
+/// Returns the figures of a `stats`.
 fn stats(both: &Both, what: &str) -> BTreeMap<String, String> {
     let text = text(both, &format!("stats {what}\r\n"));
     let body = text.strip_suffix("END\r\n").unwrap_or_else(|| panic!("no end: {text}"));
@@ -27,7 +27,7 @@ fn stats(both: &Both, what: &str) -> BTreeMap<String, String> {
         .collect()
 }
 
-/// Runs requests and expects these counters, and no others of `ALL`, to have moved.
+/// Runs requests and expects changes of these counters, and of no others in `ALL`.
 #[track_caller]
 fn check_counts(both: &Both, request: &[u8], expected: &[(&str, u64)]) {
     const ALL: [&str; 22] = [
@@ -98,7 +98,7 @@ fn counters_count_what_memcached_counts() {
     check_counts(&both, b"mg k T0\r\n", &[("cmd_touch", 1), ("touch_hits", 1)]);
     check_counts(&both, b"mg z T0\r\n", &[("cmd_get", 1), ("get_misses", 1)]);
     check_counts(&both, b"me k\r\n", &[("cmd_meta", 1)]);
-    // What is made by the way was not stored by anybody.
+    // An item that a read or an arithmetic command creates does not count as stored.
     let made = [("cmd_get", 1), ("get_hits", 1), ("total_items", 1)];
     check_counts(&both, b"mg new N30\r\n", &made);
     check_counts(&both, b"ma n N0\r\n", &[("total_items", 1)]);
@@ -118,7 +118,7 @@ fn counters_count_what_memcached_counts() {
 #[test]
 fn a_read_that_comes_too_late_is_counted() {
     let both = with(launch().with("enable-debug-command", "yes"));
-    // Otherwise the key would be removed before anybody asks for it.
+    // Otherwise the key would be removed before a client asks for it.
     let mut redis = both.server.connect();
     redis.check("DEBUG SET-ACTIVE-EXPIRE 0", "+OK");
     redis.check("SET k x PX 1", "+OK");
@@ -194,7 +194,7 @@ fn rows_that_tools_read() {
 fn details_by_prefix() {
     let both = start();
     both.check(b"set a:1 0 0 1\r\nx\r\nstats detail dump\r\n", b"STORED\r\nEND\r\n");
-    // It holds for what follows in the same pipeline.
+    // It applies to later requests in the same pipeline.
     both.check(b"stats detail on\r\nget a:3\r\n", b"OK\r\nEND\r\n");
     assert_eq!(stats(&both, "settings")["detail_enabled"], "yes");
     talk(&both, b"get a:1 a:2 b\r\nset a:1 0 0 1\r\nx\r\ndelete a:1\r\ndelete a:1\r\nmg a:1\r\nincr a:1 1\r\n");
@@ -219,7 +219,7 @@ fn all_keys_are_dumped() {
     both.check(b"lru_crawler metadump all\r\nlru_crawler mgdump all\r\n", b"END\r\nEN\r\n");
     both.check(b"set a:%1 5 0 3\r\nabc\r\n", b"STORED\r\n");
     let mut redis = both.server.connect();
-    // Out of reach for clients of memcached.
+    // Not accessible for clients of memcached.
     redis.check("RPUSH list a", ":1");
     redis.check(&format!("SET {} x", "k".repeat(251)), "+OK");
     let dump = text(&both, "lru_crawler metadump all\r\nmn\r\n");
@@ -239,7 +239,7 @@ fn all_keys_are_dumped() {
         b"CLIENT_ERROR bad command line\r\nCLIENT_ERROR Illegal slab id\r\n",
     );
     both.check(b"flush_all\r\nset k 0 2000000000 1\r\nx\r\n", b"OK\r\nSTORED\r\n");
-    // A key of two words can be asked for in base64 only.
+    // A key of two words is only accessible in base64.
     let set = frame(0x01, &[0; 8], b"two words", b"x");
     check_frames(&both, &set, &answer(0x01, 0, b"", b"", b""));
     let dump = text(&both, "lru_crawler mgdump all\r\n");
@@ -250,7 +250,7 @@ fn all_keys_are_dumped() {
     both.check(b"mg dHdvIHdvcmRz b v\r\n", b"VA 1\r\nx\r\n");
 }
 
-/// Keys with long names, whose dump is more than the sockets of both sides take.
+/// Number of keys with long names. Their dump does not fit in the sockets of both sides.
 const KEYS: usize = 60_000;
 
 fn populate() -> String {
@@ -266,7 +266,7 @@ fn a_dump_of_many_keys_waits_for_its_reader() {
     stream
         .write_all(b"lru_crawler metadump all\r\nmn\r\nlru_crawler mgdump all\r\n")
         .expect("sent");
-    // What the client has not read is not in memory, and others are served meanwhile.
+    // The server keeps no unread part of the dump in memory, and serves other clients meanwhile.
     wait_until("the dump has begun", || {
         redis.ask("CLIENT LIST").text().lines().any(|line| !line.contains(" omem=0 "))
     });
@@ -281,7 +281,7 @@ fn a_dump_of_many_keys_waits_for_its_reader() {
     assert_eq!(lines.take_while(|line| line != "EN").count(), KEYS);
 }
 
-/// It would be the data of a primary that may have changed since.
+/// The primary may have changed the data since.
 #[test]
 fn a_dump_ends_with_an_error_when_the_data_are_stale() {
     let launch = launch().with("enable-debug-command", "yes");

@@ -1,7 +1,7 @@
-//! Memory that was freed goes back to the system, and a large value costs what it weighs.
+//! Freed memory is returned to the system, and a large value takes no more than its size.
 //!
-//! It used to stay with the thread that had allocated it: 1.2 GB after values of 50 MB had been set and
-//! deleted in turns, with 6 MB in use.
+//! Regression: it used to stay with the thread that had allocated it. After values of 50 MB had been set and deleted
+//! in turns, 1.2 GB stayed resident with 6 MB in use.
 
 use tierce_harness::{Launch, TempDir, encode, takes_up_to_seconds, wait_until};
 
@@ -17,7 +17,7 @@ fn in_memory() -> Launch {
 fn large_values_that_were_deleted_leave_nothing() {
     let server = in_memory().start();
     let mut clients = [server.connect(), server.connect(), server.connect()];
-    // The pages of the program itself are among these.
+    // This includes the pages of the program itself.
     let before = server.resident_bytes();
     let value = vec![b'v'; 20 * MB];
     for round in 0..18 {
@@ -90,7 +90,7 @@ fn what_a_client_has_queued_watches_and_subscribes_to_counts_as_its_memory() {
     let before = bytes();
     subscriber.call(&words("SUBSCRIBE"));
     (1..9000).for_each(|_| drop(subscriber.reply()));
-    // The buffers of a request have gone with the next one of its connection.
+    // The next request of a connection frees the buffers of the one before.
     subscriber.call(&["PING"]);
     let subscribed = bytes();
     client.call(&words("WATCH"));
@@ -122,7 +122,7 @@ fn a_large_value_is_received_where_it_stays() {
     ] {
         client
             .check("DEL key", if request[0] == b"SET" && request.len() == 3 { ":0" } else { ":1" });
-        // A thread of its own frees what is large.
+        // A separate thread frees large values.
         wait_until("the value before is gone", || server.resident_bytes() < before + 8 * MB);
         if request.contains(&&b"XX"[..]) {
             client.check("SET key short", "+OK");
@@ -135,7 +135,7 @@ fn a_large_value_is_received_where_it_stays() {
     }
     let peak = server.peak_resident_bytes() - before;
     assert!(peak < 64 * MB * 5 / 4, "{peak} bytes for one value of 64 MB");
-    // Stored by reference or not, the value is one like any other.
+    // Stored by reference or not, the value behaves like any other.
     client.check("SETRANGE key 1 abc", &format!(":{}", value.len()));
     client.check("APPEND key !", &format!(":{}", value.len() + 1));
     client.check("GETRANGE key 0 4", "\"<abcv\"");
@@ -151,7 +151,7 @@ fn large_values_among_other_requests_are_those_that_were_sent() {
     let server = in_memory().start();
     let mut client = server.connect();
     let large = |byte: u8| vec![byte; 3 * MB];
-    // One behind the other, so that none is alone in what arrives.
+    // Pipelined, so that no request arrives alone.
     let requests = [
         encode(&[&b"SET"[..], b"a", &large(b'a')]),
         encode(&["PING"]),
@@ -185,7 +185,7 @@ fn a_request_around_a_large_value_arrives_in_any_pieces_and_may_have_to_wait() {
             .concat(),
         )
     };
-    // What is behind the value comes byte by byte, and requests follow.
+    // The bytes after the value arrive one at a time, followed by requests.
     let text = request("a", &["EX", "1000"]);
     let (most, tail) = text.split_at(text.len() - 30);
     client.send(most);
@@ -196,7 +196,7 @@ fn a_request_around_a_large_value_arrives_in_any_pieces_and_may_have_to_wait() {
     client.expect("+OK");
     client.expect(":1000");
     client.expect(&format!(":{}", value.len()));
-    // So much behind it that it is put together again, with another large value in it.
+    // So many bytes after it that it is copied together again, with another large value among them.
     let many: Vec<String> = (0..9000).map(|at| format!("key:{at}")).collect();
     let mut words: Vec<&[u8]> = vec![b"MSET", b"b", &value];
     words.extend(many.iter().map(|word| word.as_bytes()));
@@ -207,7 +207,7 @@ fn a_request_around_a_large_value_arrives_in_any_pieces_and_may_have_to_wait() {
         assert!(client.call(&["GET", key]).bytes() == value, "{key}");
     }
     client.check("GET key:8998", "\"key:8999\"");
-    // Held back while writes pause, then done, with what was sent behind it.
+    // Deferred while writes are paused, then executed, followed by the later requests.
     other.check("CLIENT PAUSE 100000 WRITE", "+OK");
     client.send([request("d", &[]), encode(&["STRLEN", "d"])].concat());
     wait_until("it is held", || other.call(&["CLIENT", "LIST"]).to_string().contains("qbuf=20972"));
@@ -215,12 +215,12 @@ fn a_request_around_a_large_value_arrives_in_any_pieces_and_may_have_to_wait() {
     other.check("CLIENT UNPAUSE", "+OK");
     client.expect("+OK");
     client.expect(&format!(":{}", value.len()));
-    // Refused as a whole, and what follows is executed.
+    // Refused as a whole, and later requests are executed.
     client.send([request("e", &["NOSUCH"]), encode(&["PING"])].concat());
     client.expect("-ERR syntax error");
     client.expect("+PONG");
     client.check("EXISTS e", ":0");
-    // What follows the value is no argument.
+    // The bytes after the value are no valid argument.
     let mut broken = request("f", &["EX", "1"]);
     let at = broken.len() - 14;
     broken[at] = b'?';

@@ -1,4 +1,4 @@
-//! `/metrics`: what Prometheus scrapes, who may scrape, and what HTTP costs when it is off.
+//! `/metrics`: the metrics for Prometheus, access control, and the cost of HTTP when it is off.
 
 use std::fs;
 use std::io::{Read, Write};
@@ -10,7 +10,7 @@ use tierce_harness::{Both, Server, tls_config, tls_stream, wait_until};
 
 use crate::launch;
 
-/// The response to a request for a path, with more lines of its head.
+/// Returns the response to a request for a path, with additional header lines.
 fn get(http: &Both, path: &str, head: &str) -> String {
     let mut stream = http.connect();
     let request =
@@ -110,7 +110,7 @@ fn a_token_is_guessed_no_faster_than_a_password() {
     for _ in 0..12 {
         assert_eq!(status(&get(&http, "/metrics", "Authorization: Bearer wrong\r\n")), "401");
     }
-    // The right one as well is looked at later.
+    // Even the right token is checked later.
     let mut stream = http.connect();
     let request =
         "GET /metrics HTTP/1.1\r\nHost: localhost\r\nAuthorization: Bearer scraper\r\n\r\n";
@@ -160,7 +160,7 @@ fn info_counts_clients_of_http() {
     }
 }
 
-/// Threads of a server that speak HTTP.
+/// Returns the number of HTTP threads of a server.
 fn http_threads(server: &Server) -> usize {
     let tasks = fs::read_dir(format!("/proc/{}/task", server.pid())).expect("the process");
     let name =
@@ -175,14 +175,14 @@ fn without_a_port_there_is_no_thread() {
     let mut c = server.connect();
     let port = tierce_harness::free_port();
     c.check(&format!("CONFIG SET http-port {port}"), "+OK");
-    // A thread gives itself its name.
+    // A thread sets its own name.
     wait_until("the thread is there", || http_threads(&server) == 1);
     c.check("CONFIG SET http-port 0", "+OK");
-    // The kernel lists a thread for a moment after it was waited for.
+    // The kernel lists a thread for a moment after the join.
     wait_until("the thread is gone", || http_threads(&server) == 0);
 }
 
-/// The response over an encrypted connection, or nothing.
+/// Returns the response over an encrypted connection, or nothing.
 fn encrypted(http: &Both, client: &Arc<ClientConfig>, path: &str) -> String {
     let address = ([127, 0, 0, 1], http.port).into();
     let mut stream = tls_stream(address, client);
@@ -203,7 +203,7 @@ fn connections_are_encrypted_with_http_tls() {
     let client = tls_config(Some("client"));
     assert!(encrypted(&http, &client, "/get/k").ends_with("{\"result\":\"v\"}"));
     assert_eq!(status(&encrypted(&http, &client, "/metrics")), "200");
-    // As for other ports: who has no certificate is not served, unless the directive says so.
+    // As for other ports, clients without a certificate are refused by default.
     let stranger = tls_config(None);
     assert_eq!(encrypted(&http, &stranger, "/healthz"), "");
     c.check("CONFIG SET tls-auth-clients no", "+OK");
@@ -211,13 +211,13 @@ fn connections_are_encrypted_with_http_tls() {
     let reply = c.ask("CONFIG SET tls-cert-file /nonexistent").to_string();
     assert!(reply.starts_with("-ERR"), "{reply}");
     assert_eq!(status(&encrypted(&http, &stranger, "/healthz")), "200");
-    // Plain requests are none.
+    // Unencrypted requests are refused.
     assert!(!get(&http, "/healthz", "").contains("alive"));
     c.check("CONFIG SET http-tls no", "+OK");
     assert_eq!(status(&get(&http, "/healthz", "")), "200");
 }
 
-/// Half a handshake holds a connection for `http-timeout` at most.
+/// Half a handshake keeps a connection open for `http-timeout` at most.
 #[test]
 fn clients_that_do_not_shake_hands_are_closed() {
     let launch = launch().with_certificates().with("http-tls", "yes").with("http-timeout", "3");

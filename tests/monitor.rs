@@ -1,10 +1,10 @@
-//! MONITOR shows what others do, as they do it.
+//! MONITOR shows the commands of other clients while they run them.
 
 use tierce_harness::{Connection, wait_until};
 
 use crate::server;
 
-/// The next line without its time, which is only checked for its form.
+/// Returns the next line without its time, of which only the form is checked.
 fn shown(c: &mut Connection) -> String {
     let line = c.reply().text().to_owned();
     let (time, rest) = line.split_once(' ').expect("a time");
@@ -82,7 +82,7 @@ fn watching_ends_with_reset_or_the_connection() {
         c.ask("CLIENT LIST").text().lines().filter(|line| line.contains(" flags=O ")).count() == 1
     });
     watcher.request(&["RESET"]);
-    // Lines about the looks above may come first.
+    // Lines about the checks above may come first.
     while watcher.reply().to_string() != "+RESET" {}
     watcher.check("ECHO done", "\"done\"");
     let mut watcher = server.connect();
@@ -113,7 +113,7 @@ fn a_program_does_not_fail_because_it_is_watched() {
     assert_eq!(note, format!("{} calls more\"", 70 - calls));
 }
 
-/// As in Redis, which shows a call before it looks at what there is to run.
+/// As in Redis, which shows a call before it looks for the program.
 #[test]
 fn calls_of_programs_that_do_not_run_are_shown() {
     let server = server();
@@ -149,7 +149,7 @@ fn calls_of_programs_that_do_not_run_are_shown() {
     for call in calls.into_iter().chain([&["EXEC"][..]]) {
         assert_eq!(shown(&mut watcher), line(call));
     }
-    // One that the gates refuse is no call, as with other commands.
+    // As with other commands, a refused call is not shown.
     c.check("CONFIG SET maxmemory 1", "+OK");
     assert!(c.call(&["EVAL", "#!lua\nreturn 1", "0"]).to_string().starts_with("-OOM"));
     c.ask("ECHO end");

@@ -12,7 +12,8 @@ fn text(path: &Path) -> &str {
     path.to_str().expect("a path in UTF-8")
 }
 
-/// A start with a log, from a configuration file in the data directory, with another file in it.
+/// Starts a server with a log, from a configuration file in the data directory that also has
+/// another file.
 fn start(dir: &Path) -> Server {
     let conf = dir.join("t.conf");
     if !conf.exists() {
@@ -86,7 +87,7 @@ fn a_snapshot_has_no_name_of_the_servers_own_files() {
     c.check("CONFIG SET dbfilename t.conf", "+OK");
     refused(&mut c, "SAVE", "is no snapshot");
     assert_eq!(fs::read(dir.join("t.conf")).expect("it"), b"port 1\n");
-    // The log is where it was, though the directory is another one now.
+    // The log stays where it was, although `dir` is different now.
     c.check("CONFIG SET dbfilename dump.rdb", "+OK");
     c.check(&format!("CONFIG SET dir {}/wal", text(&dir)), "+OK");
     refused(&mut c, "SAVE", "server's own files");
@@ -130,7 +131,7 @@ fn directives_that_name_one_file_stop_the_start() {
     assert_eq!(fs::read_dir(&dir).expect("it").count(), 0);
 }
 
-/// Modes of everything below a directory, by path.
+/// Collects the modes of everything below a directory, by path.
 fn modes(dir: &Path, found: &mut Vec<(String, u32)>) {
     for entry in fs::read_dir(dir).expect("a directory") {
         let path = entry.expect("an entry").path();

@@ -1,4 +1,4 @@
-//! Commands that never block: the connection goes on, and the result comes later, to it or to another one.
+//! Commands that never block: the connection continues, and the result comes later, on it or on another one.
 
 use std::collections::BTreeSet;
 use std::sync::Mutex;
@@ -8,7 +8,7 @@ use tierce_harness::{Connection, Random, Reply, Server, encode, wait_until, word
 
 use crate::{launch, server};
 
-/// Clients are on all of so many workers.
+/// Number of workers; each has clients.
 const WORKERS: usize = 4;
 
 fn workers() -> Server {
@@ -19,14 +19,14 @@ fn id(c: &mut Connection) -> i64 {
     c.ask("CLIENT ID").int()
 }
 
-/// Sends a command without a reply of its own, and waits until it has begun. In one piece, so that its result comes
-/// behind the PONG however soon it comes.
+/// Sends a command that has no reply of its own, and waits until it has begun. In one piece, so that its result
+/// always comes after the PONG.
 fn begin(c: &mut Connection, line: &str) {
     c.send([encode(&words(line)), encode(&["PING"])].concat());
     c.expect("+PONG");
 }
 
-/// A client that gets results of others.
+/// Opens a connection that gets results of other clients.
 fn receiver(server: &Server) -> (Connection, i64) {
     let mut c = server.connect();
     c.check("CLIENT ACCEPTNB ON", "+OK");
@@ -34,7 +34,7 @@ fn receiver(server: &Server) -> (Connection, i64) {
     (c, id)
 }
 
-/// How many results are pending.
+/// Returns the number of pending results.
 fn pending(c: &mut Connection) -> i64 {
     let info = c.ask("INFO clients").text().to_owned();
     let line = info.lines().find_map(|line| line.strip_prefix("pending_results:"));
@@ -53,7 +53,7 @@ fn what_is_there_is_replied_at_once() {
     c.check("ZADD scores 1 low 2 high", ":2");
     c.check("XADD stream 1-1 k v", r#""1-1""#);
     c.check("NBLPOP none list 0 0", r#"["list", "a"]"#);
-    // Where a result would go does not matter.
+    // The receiver of the result does not matter.
     let (_receiver, other) = receiver(&server);
     c.check(&format!("NBRPOP none list 0 {other}"), r#"["list", "d"]"#);
     c.check("NBLMPOP 0 2 none list LEFT COUNT 5 0", r#"["list", ["b", "c"]]"#);
@@ -176,7 +176,7 @@ fn results_go_to_the_client_that_accepts_them() {
         assert_eq!(parts[1].int(), from);
         assert_eq!(parts[3].to_string(), r#"["list", "b"]"#);
     }
-    // One's own id needs no consent.
+    // A client's own id needs no consent.
     begin(&mut sender, &format!("NBLPOP list 0 {from}"));
     let mut other = server.connect();
     other.check("RPUSH list c", ":1");
@@ -194,7 +194,7 @@ fn names_of_keys_always_come_later() {
     let (mut plain, to) = receiver(&server);
     begin(&mut c, &format!("NBKEYS nosuch* {to}"));
     plain.expect("[]");
-    // It sees the database that is selected, and is counted by its name.
+    // It uses the selected database, and is counted under its name.
     c.check("SELECT 1", "+OK");
     c.request(&["NBKEYS", "*", "0"]);
     c.expect(&format!(r#">["nbkeys", :{from}, :3, []]"#));
@@ -224,7 +224,7 @@ fn clients_that_block_and_those_that_do_not_are_served_in_their_order() {
 fn the_time_of_a_result_ends() {
     let server = workers();
     let mut c = server.connect();
-    // One connection has several deadlines, and goes on meanwhile.
+    // One connection has several deadlines, and continues meanwhile.
     let lines =
         ["NBLPOP list 0.02 0", "NBXREAD BLOCK 20 STREAMS s $ 0", "NBLPOP other 0 0", "PING"];
     c.send(lines.map(|line| encode(&words(line))).concat());
@@ -274,7 +274,7 @@ fn pending_results_are_listed_limited_and_cancelled() {
     assert_eq!(pending(&mut c), 0);
 }
 
-/// Ends the waiting of a client in some way, after which it may still be there.
+/// Ends the waiting of a client in some way. Returns the client if it is still connected.
 type End = fn(&mut Connection, Connection) -> Option<Connection>;
 
 #[test]
@@ -315,7 +315,7 @@ fn nothing_is_popped_for_a_client_that_has_gone() {
         wait_for_pending(&mut other, 0);
         other.check("RPUSH list a", ":1");
         other.check("LRANGE list 0 -1", r#"["a"]"#);
-        // The reaper takes them out of the queues.
+        // The reaper removes them from the queues.
         wait_until("no client is in a queue", || {
             other.ask("INFO clients").text().contains("total_blocking_keys:0\r\n")
         });
@@ -343,7 +343,7 @@ fn a_transaction_gets_all_its_replies_at_once() {
         "EXEC",
         r#"[["list", "a"], null, [], -ERR The client ID you want redirect to does not exist, :0]"#,
     );
-    // What EXEC pushes goes to those who wait.
+    // An element that EXEC pushes goes to the waiting client.
     begin(&mut c, "NBLPOP queue 0 0");
     other.check("MULTI", "+OK");
     other.check("RPUSH queue c d", "+QUEUED");
@@ -418,13 +418,13 @@ fn clients_that_wait_for_results_are_not_idle() {
     idle.expect_closed();
     waits.check("RPUSH list a", ":1");
     waits.expect(r#"["list", "a"]"#);
-    // Once the result has come it is idle, though it has sent nothing since.
+    // After the result, the connection is idle, although the client has sent nothing since.
     begin(&mut waits, "NBLPOP list 1.5 0");
     waits.expect("nil-array");
     waits.expect_closed();
 }
 
-/// A client that has said QUIT does not come back to it, however slowly it reads what is left.
+/// The server does nothing more for a client after QUIT, however slowly it reads the rest.
 #[test]
 fn nothing_is_done_for_a_client_that_has_said_quit() {
     let server = launch().with("client-output-buffer-limit", "normal 0 0 0 pubsub 0 0 0").start();
@@ -432,13 +432,13 @@ fn nothing_is_done_for_a_client_that_has_said_quit() {
     other.check("SETRANGE large 50000000 v", ":50000001");
     c.check("SUBSCRIBE news", r#">["subscribe", "news", :1]"#);
     begin(&mut c, "NBLPOP list 0 0");
-    // More than what the system takes.
+    // More than the socket buffers hold.
     c.send(b"GET large\r\nQUIT\r\n");
     wait_for_pending(&mut other, 0);
     other.check("RPUSH list a", ":1");
     other.check("LLEN list", ":1");
     other.check("PUBSUB NUMSUB news", r#"["news", :0]"#);
-    // It is still there, and gets what it was sent before.
+    // It is still connected, and gets the earlier replies.
     assert_eq!(c.reply().text().len(), 50_000_001);
     c.expect("+OK");
     c.expect_closed();
@@ -490,7 +490,7 @@ fn a_result_is_on_the_device_when_it_comes() {
     c.check("EXISTS from", ":0");
 }
 
-/// Elements of the queue that one client has got while it waited and changed its mind.
+/// Returns the elements of the queue that one client has got while it waited and cancelled.
 fn take_some(server: &Server, seed: u64) -> Vec<String> {
     let mut c = server.connect_resp3();
     let mut random = Random::new(seed);
@@ -503,13 +503,13 @@ fn take_some(server: &Server, seed: u64) -> Vec<String> {
         let mut cancelled = None;
         c.request(&["NBCANCEL"]);
         let mut came = 0;
-        // What is not cancelled comes, and nothing else.
+        // Exactly those results come that were not cancelled.
         while cancelled.is_none_or(|cancelled| came + cancelled < count) {
             match c.reply() {
                 Reply::Int(count) => cancelled = Some(count as usize),
                 Reply::Push(parts) => {
                     came += 1;
-                    // Where another thread was just looking for an element, null says that there was none.
+                    // If another thread was just looking for an element, null means that there was none.
                     if let Reply::Array(parts) = &parts[3] {
                         got.push(parts[1].text().to_owned());
                     }
@@ -552,7 +552,7 @@ fn every_element_is_got_once_or_stays() {
     assert_eq!(pending(&mut c), 0);
 }
 
-/// What follows `+RESET` is what a client that has just come would get.
+/// After `+RESET` the client only gets what a new client would get.
 #[test]
 fn no_result_comes_behind_a_reset() {
     let server = workers();
@@ -562,7 +562,7 @@ fn no_result_comes_behind_a_reset() {
     c.request(&call);
     c.expect("+OK");
     for _ in 0..20 {
-        // In one packet: the keys are looked at when RESET runs, or are to be.
+        // In one packet: RESET runs while the keys are searched, or before that.
         c.send(b"NBKEYS * 0\r\nNBKEYS nosuch 0\r\nRESET\r\nPING\r\n");
         c.expect("+RESET");
         c.expect("+PONG");
@@ -581,13 +581,13 @@ fn no_result_comes_behind_a_reset() {
             c.request(&["NBKEYS", "key:1999?", &to.to_string()]);
         }
         if round % 4 > 1 {
-            // One has come, so others are on the way.
+            // One has come, so others are in progress.
             assert_eq!(receiver.reply().items().len(), 10);
         }
         receiver.request(&words(line));
         while receiver.reply().to_string() != reply {}
         receiver.check("PING", "+PONG");
-        // Those behind that are refused.
+        // Later ones are refused.
         c.request(&["PING"]);
         while c.reply().to_string() != "+PONG" {}
         wait_for_pending(&mut c, 0);

@@ -1,11 +1,11 @@
-//! Keyspace notifications: what happens to keys is published in order, whichever client does it.
+//! Keyspace notifications: events on keys are published in order, for changes of any client.
 
 use tierce_harness::{Both, Connection, Server, encode};
 
 use crate::pedrokv::{DELETE, GET, PUT, request};
 use crate::{launch, server};
 
-/// A subscriber to all events, and the connection that asks for them.
+/// A subscriber to all events, and the connection that reads them.
 struct Listener {
     subscriber: Connection,
     publisher: Connection,
@@ -20,7 +20,7 @@ impl Listener {
         Self { subscriber, publisher }
     }
 
-    /// The next message: the channel without its brackets, and the payload.
+    /// Returns the next message: the channel without its brackets, and the payload.
     fn next(&mut self) -> String {
         let reply = self.subscriber.reply();
         let [_, _, channel, payload] = reply.items() else { panic!("not a message: {reply}") };
@@ -28,7 +28,7 @@ impl Listener {
         format!("{channel} {}", payload.text())
     }
 
-    /// The messages so far.
+    /// Returns the messages so far.
     fn all(&mut self) -> Vec<String> {
         self.publisher.check("PUBLISH end .", ":1");
         let messages =
@@ -36,7 +36,7 @@ impl Listener {
         messages.collect()
     }
 
-    /// The events and the messages of `ch` so far.
+    /// Returns the events, and the messages of `ch`, so far.
     fn told(&mut self) -> Vec<String> {
         self.publisher.check("PUBLISH ch end", ":1");
         let told = std::iter::from_fn(|| {
@@ -55,7 +55,7 @@ impl Listener {
         told.collect()
     }
 
-    /// What `line` leads to.
+    /// Checks the events and messages that `line` causes.
     fn check(&mut self, client: &mut Connection, line: &str, expected: &[&str]) {
         client.ask(line);
         assert_eq!(self.all(), expected, "{line}");
@@ -89,7 +89,7 @@ fn classes_and_channels_are_chosen_at_run_time() {
         ("KA", "AK", &["space@0 k set"]),
         ("xE", "xE", &[]),
         ("g$lshzxetdKEm", "AKEm", &["space@0 k set", "event@0 set k"]),
-        // No channel, no events.
+        // Without a channel class, there are no events.
         ("A", "A", &[]),
         ("''", "", &[]),
     ] {
@@ -169,7 +169,7 @@ fn a_message_of_the_same_client_comes_behind_what_it_has_changed() {
     assert_eq!(messages, ["event@0 set k", "end first", "event@0 del k", "end last"]);
 }
 
-/// Clients that hear both learn from a message of all changes before it.
+/// A client that gets both has seen the events of all earlier changes when it gets a message.
 #[test]
 fn messages_of_transactions_and_programs_come_between_the_events_of_their_changes() {
     for threads in ["1", "2"] {

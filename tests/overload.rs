@@ -1,20 +1,20 @@
-//! Clients that send more long commands than can be served keep others waiting for one turn, not for all they sent.
+//! Clients that send more long commands than can be served delay others by one turn, not by everything they sent.
 
 use tierce_harness::{Connection, encode, free_port};
 
 use crate::launch;
 
-/// Commands of a pipeline, which all fit into what the server receives at once.
+/// Number of commands of a pipeline. All of them fit into one receive buffer.
 const COMMANDS: usize = 500;
 
-/// Elements that each of them looks at: nearly as many as may be on a worker.
+/// Number of elements that each command reads: almost the maximum for a worker.
 const ELEMENTS: usize = 9_999;
 
-/// So many turns at least. Each command takes 50 µs on the fastest machines, so a turn of half a millisecond ends after
-/// ten of them.
+/// Minimum number of turns. Each command takes 50 µs on the fastest machines, so a turn of half a millisecond ends
+/// after ten of them.
 const TURNS_MIN: i64 = 20;
 
-/// How often the only worker has looked for work.
+/// Returns the number of turns of the only worker.
 fn turns(info: &str) -> i64 {
     let line = info.lines().find_map(|line| line.strip_prefix("eventloop_cycles:"));
     line.expect("the field").parse().expect("a number")
@@ -28,7 +28,7 @@ fn a_pipeline_of_long_commands_takes_many_turns() {
     assert_eq!(c.call(&push).int(), ELEMENTS as i64);
     c.check("RPUSH other first", ":1");
     let before = turns(c.ask("INFO stats").text());
-    // What follows a turn's end is parsed anew: nothing is lost, done twice, or out of order.
+    // The rest after a turn's end is parsed again: nothing is lost, executed twice, or out of order.
     let pipeline: Vec<u8> = (0..COMMANDS)
         .flat_map(|number| {
             let number = number.to_string();
@@ -46,14 +46,14 @@ fn a_pipeline_of_long_commands_takes_many_turns() {
     assert!(taken >= TURNS_MIN, "{taken} turns");
 }
 
-/// A connection that has stopped in the middle of its input takes no more of it until that is done.
+/// A connection that has stopped in the middle of its input receives no more before the rest is executed.
 #[test]
 fn what_waits_for_its_turn_stays_in_the_socket() {
     let server = launch().with("threads", "1").start();
     let mut c = server.connect();
     c.call(&[vec!["RPUSH", "list"], vec!["x"; ELEMENTS]].concat());
     let mut watcher = server.connect();
-    // Several times what is received at once.
+    // Several times the size of a receive buffer.
     let sent = encode(&["LPOS", "list", "none"]).repeat(COMMANDS * 8);
     let mut sender = c.sender();
     let id = c.ask("CLIENT ID").int();
@@ -71,7 +71,7 @@ fn what_waits_for_its_turn_stays_in_the_socket() {
     assert!(most <= 2 * 64 * 1024, "{most} bytes");
 }
 
-/// The same for the other protocols. `stats` has a reply of thousands of bytes.
+/// Like the test above, for another protocol. `stats` has a reply of thousands of bytes.
 #[test]
 fn a_pipeline_of_memcached_takes_many_turns() {
     let port = free_port();

@@ -12,7 +12,7 @@ fn packaged(name: &str) -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("../../packaging").join(name)
 }
 
-/// Checks a configuration as a user would, and returns what the program says.
+/// Checks a configuration like a user would, and returns the output.
 fn check_config(file: &Path) -> String {
     let output = Command::new(program()).arg("--check-config").arg(file).output().unwrap();
     let said = [output.stdout, output.stderr].concat();
@@ -24,7 +24,7 @@ fn the_example_of_a_configuration_is_valid() {
     assert_eq!(check_config(&packaged("tierce.conf")), "The configuration is valid.\n");
 }
 
-/// A user who removes the `#` in front of a directive gets what it says. Files that it names are the user's own.
+/// If a user removes the `#` before a directive, its line is valid. Files that it names are the user's own.
 #[test]
 fn what_the_example_leaves_out_is_valid_as_well() {
     let example = fs::read_to_string(packaged("tierce.conf")).unwrap();
@@ -70,7 +70,7 @@ fn the_container_sets_directives_that_there_are() {
     assert_eq!(String::from_utf8(output.stderr).unwrap(), "");
 }
 
-/// What `scripts/release` and `docs/installing.md` run to make the files beside the program.
+/// Commands of `scripts/release` and `docs/installing.md` that make the additional files of the program.
 #[test]
 fn man_pages_and_completions_are_made_by_the_program() {
     let dir = TempDir::new();
@@ -124,7 +124,7 @@ fn the_doctor_takes_what_the_server_takes() {
     }
 }
 
-/// The server goes on, and its log is not touched.
+/// The server continues, and its log is not touched.
 #[test]
 fn the_doctor_leaves_a_running_server_alone() {
     let dir = TempDir::new();

@@ -1,4 +1,4 @@
-//! The protocol of PedroKV, in bytes, on the keys that clients of Redis see.
+//! The protocol of PedroKV, in bytes, on the keys of Redis' clients.
 
 use std::collections::HashMap;
 use std::io::{Read, Write};
@@ -116,7 +116,7 @@ fn the_largest_frames_come_back() {
     let expected = [ok(9, b""), ok(10, &value), error(11, NOT_FOUND)].concat();
     assert!(both.talk([&requests[..]]) == expected);
     assert!(both.talk(requests.chunks(1000)) == expected);
-    // Other protocols store longer values, and the longest that fits is one byte shorter.
+    // Other protocols can store longer values. The longest that fits is one byte shorter.
     let mut redis = both.server.connect();
     for (len, fits) in [(65_528, true), (65_529, false), (200_000, false)] {
         redis.call(&["SET", "long", &"x".repeat(len)]);
@@ -126,8 +126,8 @@ fn the_largest_frames_come_back() {
     }
 }
 
-/// Many Puts that arrive together are not stored one after the other, which must not be noticeable: the last
-/// of a key counts, whatever else is between them, and responses come in the order of the requests.
+/// Puts that arrive together are not stored one after the other, which must not be visible: the last one of a key
+/// counts, with any other Puts in between, and responses come in the order of the requests.
 #[test]
 fn puts_in_a_row_keep_the_order_of_each_key() {
     let both = start();
@@ -137,7 +137,7 @@ fn puts_in_a_row_keep_the_order_of_each_key() {
     for id in 0..6000_u32 {
         let number = random.below(300);
         let key = format!("key:{number}").into_bytes();
-        // Long rows of Puts, and now and then another request among them.
+        // Long runs of Puts, with an occasional other request in between.
         match random.below(if id < 3000 { 5000 } else { 100 }) {
             0 => {
                 requests.push(request(DELETE, id, &key, b""));
@@ -188,7 +188,7 @@ fn the_same_keys_as_in_redis() {
             .concat(),
         &[ok(3, b"42"), error(4, NOT_FOUND), ok(5, b"")].concat(),
     );
-    // A Put is a plain SET: nothing expires afterwards.
+    // A Put is a plain SET: it removes the deadline.
     redis.check("TTL t", ":-1");
     for value in [&b"007"[..], b"+5", b"-0", b"9223372036854775807", b"9223372036854775808"] {
         both.check(
@@ -215,12 +215,12 @@ fn bad_lengths_end_one_connection() {
     let mut answer = [0; 7];
     bystander.read_exact(&mut answer).expect("received");
     for frame in bad {
-        // What came before is answered; what comes behind is not looked at.
+        // Earlier requests are answered; later ones are ignored.
         let mut stream = both.connect();
         let behind = request(DELETE, 2, b"k", b"");
         stream.write_all(&[&before[..], &frame, &behind].concat()).expect("sent");
         let mut answer = Vec::new();
-        // The server may reset the connection, for it does not read all of it.
+        // The server may reset the connection, because it does not read everything.
         let _ = stream.read_to_end(&mut answer);
         assert_eq!(answer, ok(1, b"v"), "{frame:?}");
     }
@@ -232,7 +232,7 @@ fn bad_lengths_end_one_connection() {
     assert_eq!(answer[..], ok(3, b"v"));
 }
 
-/// A page can have a browser send any body. Padded it would be whole frames behind one of an unknown kind.
+/// A page can make a browser send any body. With padding, complete frames would follow one of an unknown kind.
 #[test]
 fn a_request_of_http_ends_the_connection() {
     let both = start();
@@ -248,7 +248,7 @@ fn a_request_of_http_ends_the_connection() {
     });
 }
 
-/// Deep pipelines of random requests, against a map.
+/// Compares deep pipelines of random requests with a map.
 #[test]
 fn pipelines_are_answered_in_order() {
     let both = start();
@@ -284,7 +284,7 @@ fn pipelines_are_answered_in_order() {
         }
         let mut stream = both.connect();
         let mut sender = stream.try_clone().expect("a socket");
-        // Beside the reader, since neither end may have room for all.
+        // In parallel with the reader, because neither side may have room for everything.
         let sending = std::thread::spawn(move || {
             sender.write_all(&requests).expect("sent");
             sender.shutdown(Shutdown::Write).expect("a socket");
@@ -366,7 +366,7 @@ fn expect(stream: &mut TcpStream, expected: &[u8]) {
     assert_eq!(answer.escape_ascii().to_string(), expected.escape_ascii().to_string());
 }
 
-/// What only reads goes on, up to the first request of its connection that has to wait.
+/// Reads continue until the first request of their connection that has to wait.
 #[test]
 fn a_pause_of_writes_holds_back_writes() {
     let both = start();
@@ -378,7 +378,7 @@ fn a_pause_of_writes_holds_back_writes() {
         [request(GET, 1, b"there", b""), request(PUT, 2, b"k", b"x"), request(GET, 3, b"k", b"")];
     stream.write_all(&requests.concat()).expect("sent");
     expect(&mut stream, &ok(1, b"y"));
-    // So many that they would go by shard.
+    // So many that they would be grouped by shard.
     let mut filling = both.connect();
     let puts = (0..200).map(|id| request(PUT, id, format!("many:{id}").as_bytes(), b"x"));
     filling.write_all(&puts.collect::<Vec<_>>().concat()).expect("sent");
@@ -397,7 +397,7 @@ fn writes_are_refused_while_snapshots_cannot_be_written() {
     let launch = launch().with("appendonly", "no").with("dir", &path).with("save", "3600 1000");
     let both = with(launch);
     both.check(&request(PUT, 1, b"k", b"x"), &ok(1, b""));
-    // A directory cannot be replaced by a snapshot.
+    // A snapshot cannot replace a directory.
     std::fs::create_dir(dir.path().join("dump.rdb")).expect("a directory");
     let mut redis = both.server.connect();
     redis.check("BGSAVE", "+Background saving started");
@@ -487,7 +487,7 @@ fn clients_have_the_rights_of_the_default_user() {
         response(1, 6, denied),
     ];
     both.check(&requests.concat(), &responses.concat());
-    // Many Puts take another way.
+    // Many Puts take another code path.
     let puts: Vec<u8> = (0..200).flat_map(|id| request(PUT, id, b"r1", b"x")).collect();
     let refused: Vec<u8> = (0..200).flat_map(|id| response(1, id, denied)).collect();
     both.check(&puts, &refused);
@@ -497,7 +497,7 @@ fn clients_have_the_rights_of_the_default_user() {
 #[test]
 fn the_port_is_open_on_loopback_only() {
     let port = free_port().to_string();
-    // An address for documentation, which this machine does not have: nothing is ever open there.
+    // A documentation address, which this machine does not have: it is never reachable.
     let start_on = |remote: &str| {
         let launch =
             launch().with("bind", "192.0.2.1").with("port", "0").with("pedrokv-port", &port);

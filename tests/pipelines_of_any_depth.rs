@@ -7,7 +7,7 @@ use tierce_harness::{Connection, encode};
 
 use crate::server;
 
-/// Sends from another thread: a client that only sends and does not read may find both directions full.
+/// Sends from another thread. A client that only sends and does not read may fill both directions.
 fn send_beside(connection: &Connection, bytes: Vec<u8>) -> thread::JoinHandle<()> {
     let mut sender = connection.sender();
     thread::spawn(move || sender.write_all(&bytes).expect("the server takes the bytes"))

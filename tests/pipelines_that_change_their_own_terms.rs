@@ -1,6 +1,6 @@
-//! A request of a pipeline may change what the ones behind it have to pass, although all of them arrived
-//! together: the database, the protocol, rights, limits, pauses, whether replies are sent. What the server
-//! finds out about a pipeline ahead must not survive that.
+//! A request of a pipeline may change the checks of the following ones, although all of them arrived together: the
+//! database, the protocol, rights, limits, pauses, or if replies are sent. Facts that the server has computed for a
+//! pipeline in advance must be discarded then.
 
 use tierce_harness::{Connection, Server, encode, words};
 
@@ -18,7 +18,7 @@ fn check(connection: &mut Connection, exchange: &[(&str, &str)]) {
     connection.check("ECHO end", "\"end\"");
 }
 
-/// So many keys that it pays to announce those of a pipeline to the processor.
+/// Starts a server with so many keys that the server prefetches those of a pipeline.
 fn populated() -> Server {
     let server = launch().with("enable-debug-command", "yes").start();
     server.connect().check("DEBUG POPULATE 40000 filler", "+OK");
@@ -125,7 +125,7 @@ fn a_pause() {
     for expected in ["+OK", "+OK", "\"1\""] {
         one.expect(expected);
     }
-    // These replies were sent when the rest was held back.
+    // These replies were sent when the rest was deferred.
     other.check("GET k", "\"1\"");
     other.check("CLIENT UNPAUSE", "+OK");
     for expected in ["+OK", "+OK", "\"3\""] {
@@ -164,8 +164,8 @@ fn somebody_watches() {
     assert!(rest.contains("\"SET\" \"k\" \"2\"") && !rest.contains("\"k\" \"1\""), "{rest}");
 }
 
-/// One name with more or fewer arguments, subcommands, names of one length, and keys that are not the first
-/// argument or come several times.
+/// Equal names with more or fewer arguments, subcommands, names of equal length, and keys that are not the first
+/// argument or occur several times.
 #[test]
 fn other_forms_of_commands() {
     let arity = "-ERR wrong number of arguments for 'get' command\r\n";
@@ -204,7 +204,7 @@ fn other_forms_of_commands() {
     }
 }
 
-/// Requests of a pipeline are booked together, as far as they may be.
+/// Requests of a pipeline are counted together, as far as possible.
 #[test]
 fn every_call_is_counted() {
     let server = server();
@@ -234,6 +234,6 @@ fn every_call_is_counted() {
     let stats = connection.ask("INFO stats");
     let processed =
         stats.text().lines().find_map(|line| line.strip_prefix("total_commands_processed:"));
-    // CONFIG RESETSTAT and the first INFO are among them.
+    // CONFIG RESETSTAT and the first INFO are included.
     assert_eq!(processed, Some("1052"), "refused calls are none");
 }

@@ -75,8 +75,8 @@ fn errors_are_counted() {
     server.connect().check("PING", "+PONG");
 }
 
-/// A web page can have the browser send a request here, with commands in its body. They
-/// must not run.
+/// A web page can make the browser send a request here, with commands in its body. They must not
+/// run.
 #[test]
 fn a_browser_is_no_client() {
     let server = server();

@@ -1,5 +1,5 @@
-//! Publish/subscribe: which clients get which message, in which order, and what a subscriber may
-//! do.
+//! Publish/subscribe: the receivers of messages, their order, and the permitted commands of
+//! subscribers.
 
 use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -9,7 +9,7 @@ use tierce_harness::{Connection, Random, Reply, Server, encode, wait_until};
 
 use crate::{launch, server};
 
-/// Clients are on all of so many workers.
+/// Number of workers; each has clients.
 const WORKERS: usize = 4;
 
 fn workers() -> Server {
@@ -30,14 +30,14 @@ fn in_resp3(server: &Server) -> Connection {
     c
 }
 
-/// The value of a field of INFO.
+/// Returns a field of INFO.
 fn info(c: &mut Connection, name: &str) -> u64 {
     let info = c.ask("INFO everything").text().to_owned();
     let field = info.lines().find_map(|line| line.strip_prefix(&format!("{name}:")));
     field.unwrap_or_else(|| panic!("no {name}")).parse().expect("a number")
 }
 
-/// The payload of a message to a channel, in either protocol version.
+/// Returns the payload of a message to a channel, in either protocol version.
 fn payload(c: &mut Connection) -> String {
     match c.reply() {
         Reply::Array(parts) | Reply::Push(parts) => {
@@ -155,7 +155,7 @@ fn a_subscriber_in_resp3_may_do_everything() {
     c.check("SET k v", "+OK");
     c.check("GET k", "\"v\"");
     c.check("PING hi", "\"hi\"");
-    // Back to RESP2, where it may not change again.
+    // Back to RESP2, where the protocol must not change again.
     c.ask("HELLO 2");
     server.connect().check("PUBLISH a 1", ":1");
     c.expect(r#"["message", "a", "1"]"#);
@@ -309,7 +309,7 @@ fn publish_returns_how_many_get_the_message_while_they_come_and_go() {
     assert!(sent > 0);
 }
 
-/// Subscribes and unsubscribes until the end, and returns how many messages it has got.
+/// Subscribes and unsubscribes until the end. Returns the number of messages received.
 fn come_and_go(server: &Server, seed: u64, is_over: &AtomicBool) -> i64 {
     let mut random = Random::new(seed);
     let mut c = server.connect();
@@ -354,7 +354,7 @@ fn a_message_reaches_thousands() {
         assert_eq!(payload(c), "1");
         assert_eq!(payload(c).len(), large.len());
     }
-    // Many leave at once.
+    // Many clients leave at once.
     subscribers.truncate(10);
     wait_until("the others have left", || {
         publisher.ask("PUBSUB NUMSUB a").to_string() == r#"["a", :10]"#
@@ -404,7 +404,7 @@ fn a_subscriber_that_never_reads_loses_its_connection_and_no_one_else() {
     while payload(&mut c) != "last" {}
     assert_eq!(closed(&mut publisher), 1);
     assert_eq!(info(&mut publisher, "pubsub_patterns"), 0);
-    // What it got until then is whole, but for the end.
+    // The messages that it received are complete, except for the last.
     assert!(deaf.rest().starts_with(b">4\r\n$8\r\npmessage\r\n"));
 }
 

@@ -1,16 +1,16 @@
-//! `tierce race`, small: it runs to its end, says what it found, and cleans up behind itself; a
-//! store that is not what the race wrote voids the run.
+//! A small `tierce race`: it runs to its end, reports its results, and cleans up. A store with
+//! different data voids the run.
 
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output};
 
 use tierce_harness::TempDir;
 
-/// A race of 4 threads with 50 keys each.
+/// Runs a race of 4 threads with 50 keys each.
 fn race(dir: &Path, more: &[&str]) -> Output {
     Command::new(crate::program())
         .args(["race", "--threads", "4", "--per-thread", "50", "--kills", "3"])
-        // The cache of the whole system is not a test's to drop.
+        // A test must not drop the cache of the whole system.
         .args(["--drop-caches", "files", "--segment-size", "1", "--dir"])
         .arg(dir)
         .args(more)
@@ -22,7 +22,7 @@ fn text(bytes: &[u8]) -> String {
     String::from_utf8_lossy(bytes).into_owned()
 }
 
-/// The segments of a store.
+/// Returns the segments of a store.
 fn segments(store: &Path) -> Vec<PathBuf> {
     let paths = std::fs::read_dir(store).expect("a store").map(|entry| entry.expect("it").path());
     paths.filter(|path| path.extension().is_some_and(|it| it == "seg")).collect()
@@ -56,7 +56,8 @@ fn all_phases_run_and_are_reported_and_nothing_is_left() {
         assert!(json.contains(part), "no {part} in:\n{json}");
     }
     let plot = std::fs::read_to_string(plot).expect("a plot");
-    // A line for each phase, and dashed ones for what the disk can do: for writing and for reading.
+    // A line for each phase, and dashed ones for the limits of the disk: for writing and for
+    // reading.
     assert_eq!(plot.matches("stroke-dasharray").count(), 2);
     assert_eq!(plot.matches("<polyline").count(), 4 + 2);
     assert!(plot.starts_with("<svg") && plot.ends_with("</svg>\n"));

@@ -1,4 +1,4 @@
-//! CLIENT CAPA redirect: a replica, or a follower of a bucket, sends clients to its primary.
+//! CLIENT CAPA redirect: a replica, or a follower of a bucket, redirects clients to its primary.
 
 use tierce_harness::{Connection, TempDir, wait_until};
 
@@ -9,13 +9,13 @@ const READ_ONLY: &str = "-READONLY You can't write against a read only replica."
 const ABORTED: &str = "-EXECABORT Transaction discarded because of previous errors.";
 const NO_CLUSTER: &str = "-ERR This instance has cluster support disabled";
 
-/// The address in a redirection.
+/// Returns the address in a redirection.
 fn target(c: &mut Connection, line: &str) -> String {
     let reply = c.ask(line).to_string();
     reply.strip_prefix("-REDIRECT ").unwrap_or_else(|| panic!("{line}: {reply}")).to_owned()
 }
 
-/// Where a replica says that its primary is.
+/// Returns the address of the primary, according to the replica.
 fn primary_of(c: &mut Connection) -> String {
     let role = c.ask("ROLE");
     let items = role.items();
@@ -23,7 +23,7 @@ fn primary_of(c: &mut Connection) -> String {
     format!("{}:{}", items[1].text(), items[2].int())
 }
 
-/// What a replica replies to one that goes elsewhere. The data have `k`.
+/// Checks a replica's replies to a client with `redirect`. The data have `k`.
 fn check_redirections(c: &mut Connection, primary: &str) {
     let redirect = format!("-REDIRECT {primary}");
     c.check("SET k w", READ_ONLY);
@@ -43,17 +43,17 @@ fn check_redirections(c: &mut Connection, primary: &str) {
     ] {
         c.check(line, &redirect);
     }
-    // What is not about data.
+    // These commands do not access data.
     c.check("PING", "+PONG");
     c.check("PUBLISH c m", ":0");
-    // What is refused dooms a transaction.
+    // A refused command aborts a transaction.
     c.check("MULTI", "+OK");
     c.check("GET k", &redirect);
     c.check("EXEC", ABORTED);
     c.check("MULTI", "+OK");
     c.check("PING", "+QUEUED");
     c.check("EXEC", "[+PONG]");
-    // Old data will do.
+    // READONLY accepts stale data.
     c.check("READONLY", "+OK");
     c.check("GET k", r#""v""#);
     c.check("EVAL 'return 1' 0", ":1");
@@ -75,7 +75,7 @@ fn a_replica_sends_clients_to_its_primary() {
     b.check(&format!("REPLICAOF 127.0.0.1 {}", primary.port()), "+OK");
     wait_until("it has the data", || b.ask("GET k").to_string() == r#""v""#);
     check_redirections(&mut b, &format!("127.0.0.1:{}", primary.port()));
-    // A primary serves those all the same.
+    // A primary serves clients with `redirect` as usual.
     a.check("CLIENT CAPA redirect", "+OK");
     a.check("SET k w", "+OK");
     a.check("GET k", r#""w""#);
@@ -122,7 +122,7 @@ fn a_server_that_becomes_a_replica_sends_those_on_that_wait_or_have_queued() {
     waiting.check("PING", "+PONG");
     queued.check("EXEC", "-REDIRECT 127.0.0.1:1");
     queued.check("EXEC", "-ERR EXEC without MULTI");
-    // Its primary is not there, and may be for its clients.
+    // Its primary is not reachable from here, but may be from its clients.
     c.check("CONFIG SET replica-serve-stale-data no", "+OK");
     queued.check("GET k", "-REDIRECT 127.0.0.1:1");
     c.check("REPLICAOF NO ONE", "+OK");

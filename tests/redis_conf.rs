@@ -1,4 +1,4 @@
-//! A configuration file of Redis means here what it means there, and so does the unit of a service.
+//! Redis' configuration files and service units have the same meaning here.
 
 use std::os::unix::net::UnixDatagram;
 
@@ -72,7 +72,7 @@ fn signals_save_as_the_directives_for_them_say() {
     }
 }
 
-/// The words that a service manager acts on.
+/// Returns the message that a service manager acts on.
 fn heard(socket: &UnixDatagram) -> String {
     socket.set_read_timeout(Some(PATIENCE)).expect("a socket");
     let mut buffer = [0; 256];
@@ -87,7 +87,7 @@ fn systemd_hears_when_the_server_is_ready_and_when_it_ends() {
     let path = dir.path().join("notify");
     let socket = UnixDatagram::bind(&path).expect("a socket");
     for mode in ["systemd", "auto"] {
-        // The unit of Debian overrules `daemonize yes` of the file; a manager does so, too.
+        // The unit of Debian overrides `daemonize yes` of the file, and so does a service manager.
         let conf = format!("appendonly no\ndaemonize yes\nsupervised {mode}\n");
         let variable = path.to_str().expect("UTF-8");
         let server = launch(&dir, &conf).variable("NOTIFY_SOCKET", variable).start();

@@ -46,7 +46,7 @@ fn certificates() -> String {
     )
 }
 
-/// What would refuse the start is found without one.
+/// The check also reports errors that would only prevent the start.
 #[test]
 fn certificates_are_checked_with_the_configuration() {
     let dir = TempDir::new();
@@ -72,7 +72,7 @@ fn file_config_set_and_documents_agree_on_every_directive() {
     for line in DIRECTIVES.lines().filter(|line| !line.starts_with('#')) {
         let parts: Vec<_> = line.split('|').collect();
         let [name, _, value] = parts[..] else { panic!("{line}") };
-        // It is read, so it has to be there.
+        // It is read, so it has to exist.
         let users = dir.write("users.acl", "user alice off\n").display().to_string();
         let value = if name == "aclfile" { users.as_str() } else { value };
         // Encrypted connections need a certificate.
@@ -82,7 +82,7 @@ fn file_config_set_and_documents_agree_on_every_directive() {
         if in_file == Verdict::Refused {
             assert!(outcome.errors.contains(": refused, "), "{name}: {outcome:?}");
         }
-        // The first two would take a port that another test may be given, and the third needs the files of the lines
+        // The first two would take a port that another test may get, and the third needs the files of the lines
         // before it.
         if ["port", "tls-port", "tls-replication"].contains(&name) {
             continue;

@@ -1,9 +1,9 @@
-//! Data directories that released versions have written open with all their data.
+//! Data directories written by released versions open with all their data.
 //!
-//! `tests/fixtures/<version>/` holds a directory for each kind of file, in the state in which a killed or a
-//! closed server of that version left it, and beside it `contents.txt`, everything that was in it.
+//! `tests/fixtures/<version>/` has a directory for each kind of file, in the state in which a killed or a closed
+//! server of that version left it. Next to it, `contents.txt` lists all of its contents.
 //!
-//! Before a format changes, the version before is frozen, with the program that was released:
+//! Before a format changes, the current one is frozen, with the released program:
 //!
 //! ```text
 //! TIERCE_TEST_PROGRAM=/path/to/old/tierce FREEZE_TO=tests/fixtures/0.1 \
@@ -27,7 +27,7 @@ pub(crate) const FIXTURES: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../../te
 struct Kind {
     name: &'static str,
     directives: &'static [(&'static str, &'static str)],
-    /// Brings a fresh server with these directives to the state that is frozen.
+    /// Brings a fresh server with these directives to the state to freeze.
     prepare: fn(Both) -> Server,
 }
 
@@ -99,14 +99,14 @@ fn opens_with_all_data(fixture: &Path, kind: &Kind) {
     let dir = TempDir::new();
     thaw(&fixture.join("dir"), dir.path());
     let expected = fs::read_to_string(fixture.join("contents.txt")).expect("the contents");
-    // The second start reads what this version has made of it.
+    // The second start reads the files that this version has written.
     for start in ["first", "second"] {
         let server = launch_in(dir.path(), kind).start();
         let found = listing(&mut server.connect());
         let difference = expected.lines().zip(found.lines()).find(|(a, b)| a != b);
         assert!(expected == found, "{}, {start} start: {difference:?}", fixture.display());
         if start == "first" && kind.name != "snapshot" {
-            // It may be compacted by itself; either way it is.
+            // It may already be compacted. In either case it is afterwards.
             server.connect().ask("BGREWRITEAOF");
             wait_until("the log is compacted", || {
                 info(&mut server.connect(), "aof_rewrites") != "0"

@@ -22,7 +22,7 @@ fn stream() -> Vec<u8> {
 const REPLIES: &[u8] = b"+OK\r\n$9\r\na\r\n$1\r\nb\0\r\n+PONG\r\n$0\r\n\r\n$10\r\ntwo words\0\r\n\
     -ERR unknown command 'NOSUCH', with args beginning with: 'command' \r\n:9\r\n";
 
-/// Sends the parts so that the server probably sees them one by one: between two parts, another
+/// Sends the parts so that the server probably receives them one by one: between two parts, another
 /// connection gets an answer.
 fn check(server: &Server, other: &mut Connection, parts: &[&[u8]]) {
     let mut connection = server.connect();
@@ -79,7 +79,7 @@ fn a_large_value_in_parts() {
     let mut connection = server.connect();
     let value = Random::new(1).bytes(300_000);
     let request = encode(&[&b"SET"[..], b"large", &value]);
-    // Around the sizes at which servers change the way they buffer.
+    // Around the sizes at which servers change their buffering.
     for size in [1000, 16 << 10, (16 << 10) + 1, 32 << 10, 64 << 10, 100_000] {
         for part in request.chunks(size) {
             connection.send(part);

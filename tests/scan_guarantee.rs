@@ -1,4 +1,4 @@
-//! A full SCAN returns every key that was there from beginning to end, whatever happens meanwhile.
+//! A full SCAN returns every key that existed from beginning to end, with any changes meanwhile.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -19,7 +19,8 @@ fn remove(c: &mut Connection, prefix: &str, range: std::ops::Range<usize>) {
     (0..len).for_each(|_| drop(c.reply()));
 }
 
-/// All keys of a full iteration and how often each was returned; `between` runs between two calls.
+/// Returns all keys of a full iteration, each with its number of returns. `between` runs between
+/// two calls.
 fn scan(
     c: &mut Connection,
     options: &str,
@@ -118,7 +119,7 @@ fn while_keys_come_and_go_at_random() {
     }
 }
 
-/// A key that was gone before the iteration began is not returned.
+/// A key that was deleted before the iteration began is not returned.
 #[test]
 fn keys_that_are_gone_stay_gone() {
     let server = server();

@@ -1,10 +1,10 @@
-//! EVAL and its relatives: what a script may do, and what others see of it.
+//! EVAL and related commands: the permissions of scripts, and their effects for others.
 
 use tierce_harness::{Connection, Server, TempDir, encode, wait_until};
 
 use crate::{launch, server};
 
-/// EVAL of a script with keys and arguments.
+/// Runs EVAL of a script with keys and arguments.
 #[track_caller]
 fn eval(c: &mut Connection, script: &str, keys: &[&str], args: &[&str]) -> String {
     let count = keys.len().to_string();
@@ -20,7 +20,7 @@ fn check_all(c: &mut Connection, exchanges: &[(&str, &str)]) {
     }
 }
 
-/// A field of INFO.
+/// Returns a field of INFO.
 fn info(c: &mut Connection, section: &str, name: &str) -> String {
     let text = c.ask(&format!("INFO {section}")).text().to_owned();
     let prefix = format!("{name}:");
@@ -166,7 +166,7 @@ fn undeclared_keys_are_reached() {
     let script = "redis.call('incr', KEYS[1]) \
                   for i = 1, 50 do redis.call('incr', ARGV[1] .. i) end return redis.call('get', KEYS[1])";
     for round in 1..=4 {
-        // What was counted before the first key that is not declared is counted once.
+        // Commands before the first undeclared key count once.
         assert_eq!(eval(&mut c, script, &["declared"], &["other"]), format!("\"{round}\""));
         c.check("GET other50", &format!("\"{round}\""));
     }
@@ -222,12 +222,12 @@ fn what_a_script_does_beyond_keys_happens_at_its_end() {
     let (mut subscriber, mut c) = (server.connect(), server.connect());
     subscriber.check("SUBSCRIBE news", "[\"subscribe\", \"news\", :1]");
     let script = "local n = redis.call('publish', 'news', ARGV[1]) redis.log(redis.LOG_WARNING, 'line ' .. ARGV[1])";
-    // Once, though it runs twice, for it reaches an undeclared key.
+    // Once, although it runs twice, because it reaches an undeclared key.
     assert_eq!(
         eval(&mut c, &format!("{script} redis.call('incr', 'other') return n"), &["k"], &["first"]),
         ":1"
     );
-    // Never: it is undone.
+    // Never, because it is rolled back.
     eval(&mut c, &format!("#!lua flags=atomic\n{script} error('no')"), &["k"], &["undone"]);
     assert_eq!(eval(&mut c, &format!("{script} return n"), &["k"], &["second"]), ":1");
     subscriber.expect("[\"message\", \"news\", \"first\"]");
@@ -251,7 +251,7 @@ fn keys_that_scripts_change_wake_and_tell_others() {
     listener.check("PSUBSCRIBE __keyevent@0__:*", "[\"psubscribe\", \"__keyevent@0__:*\", :1]");
     tracker.check("CLIENT TRACKING ON", "+OK");
     assert_eq!(eval(&mut tracker, "return redis.call('get', KEYS[1])", &["w"], &[]), "null");
-    // An undone script does none of this.
+    // A script that is rolled back does none of this.
     let script = "redis.call('rpush', KEYS[1], 'a', 'b') redis.call('set', KEYS[2], 'x')";
     eval(&mut c, &format!("#!lua flags=atomic\n{script} error('no')"), &["list", "w"], &[]);
     assert_eq!(info(&mut c, "clients", "blocked_clients"), "1");
@@ -372,7 +372,7 @@ fn writes_wait_for_the_end_of_a_pause() {
     c.expect(":1");
 }
 
-/// The server is killed after the last reply; what scripts have written is there.
+/// The server is killed after the last reply. The writes of scripts are there.
 #[test]
 fn effects_are_logged() {
     let start = |server: &Server| server.connect();
@@ -401,12 +401,12 @@ fn what_a_script_logs_is_bounded() {
     let server = server();
     let mut c = server.connect();
     let lines = "for i = 1, tonumber(ARGV[2]) do redis.log(redis[ARGV[1]], string.rep('x', 1000000)) end return 1";
-    // More than it may have collected at its end, though it makes no calls.
+    // More than it may have collected at its end, although it makes no calls.
     let refused = eval(&mut c, lines, &[], &["LOG_WARNING", "100"]);
     assert!(refused.contains("script-memory-limit"), "{refused}");
     let endless = eval(&mut c, lines, &[], &["LOG_WARNING", "1000000"]);
     assert!(endless.contains("script-memory-limit"), "{endless}");
-    // What is not written is not collected.
+    // Lines that are not written are not collected.
     assert_eq!(eval(&mut c, lines, &[], &["LOG_DEBUG", "100"]), ":1");
     c.check("CONFIG SET script-memory-limit 5mb", "+OK");
     let limited = eval(&mut c, lines, &[], &["LOG_WARNING", "10"]);
@@ -414,7 +414,7 @@ fn what_a_script_logs_is_bounded() {
     assert!(!server.output().contains("xxxx"));
 }
 
-/// The words of a call are copied for it. A copy of 300 MB stayed with the thread for good.
+/// The arguments of a call are copied for it. Regression: a copy of 300 MB stayed with the thread for good.
 #[test]
 fn words_of_calls_count_towards_the_limit_and_are_given_back() {
     let server = server();
@@ -464,7 +464,7 @@ fn what_can_be_evicted_makes_room_for_scripts() {
     eval(&mut c, fill, &[], &["first"]);
     c.check("CONFIG SET maxmemory-policy allkeys-lru maxmemory 4mb", "+OK");
     for round in 0..5 {
-        // It goes beyond the limit, and what follows finds it so.
+        // It exceeds the limit, and the next script sees that.
         assert_eq!(eval(&mut c, fill, &[], &["second"]), "nil", "{round}");
         for flags in ["", "#!lua\n"] {
             let script = format!("{flags}return redis.call('set', KEYS[1], 'y')");
@@ -494,8 +494,8 @@ fn command_getkeys_finds_no_keys_where_a_script_has_none() {
     client.check("COMMAND GETKEYS ZUNION 0 a", "-ERR Invalid arguments specified for command");
 }
 
-/// As in Redis: its flags are those of the call, which is refused before it runs, and dooms a transaction. A script that
-/// states none fails by its own call.
+/// As in Redis, its flags apply to the call, which is refused before it runs, and aborts a transaction. A script
+/// without declared flags fails by its own call.
 #[test]
 fn a_script_that_is_refused_as_a_whole_counts_as_rejected() {
     let server = server();
@@ -541,7 +541,7 @@ fn a_script_that_is_refused_as_a_whole_counts_as_rejected() {
         }
         c.check(end, "+OK");
     }
-    // Flags that are found when the transaction runs count, not those of before.
+    // The flags at the time of the execution count, not those at the time of queueing.
     c.check("MULTI", "+OK");
     assert_eq!(c.call(&["EVAL", stated, "0"]).text(), "QUEUED");
     let mut other = server.connect();

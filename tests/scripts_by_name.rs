@@ -1,4 +1,4 @@
-//! SCRIPT REGISTER and EVALNAME: scripts that are called by names, and survive.
+//! SCRIPT REGISTER and EVALNAME: scripts that are called by name, and survive restarts.
 
 use rustix::process::Signal;
 use tierce_harness::{Connection, TempDir};
@@ -77,7 +77,7 @@ fn registered_code_counts_towards_maxmemory() {
             reply == "+OK"
         })
         .count();
-    // Half of it is for code.
+    // Half of the memory is for code.
     assert_eq!(registered, 2);
     let memory = c.ask("INFO memory").text().to_owned();
     let shown = memory.lines().find_map(|line| line.strip_prefix("used_memory_scripts:"));
@@ -95,7 +95,7 @@ fn registered_code_counts_towards_maxmemory() {
     c.check("SET k v", "+OK");
 }
 
-/// Keys must not go for code, which eviction cannot free.
+/// Keys must not be evicted for code, which eviction cannot free.
 #[test]
 fn code_takes_at_most_half_of_the_memory_and_evicts_no_key() {
     let server = launch().with("maxmemory", "5mb").with("maxmemory-policy", "allkeys-lru").start();
@@ -122,7 +122,7 @@ fn code_takes_at_most_half_of_the_memory_and_evicts_no_key() {
         let refused = c.call(call).to_string();
         assert!(refused.starts_with("-OOM"), "{refused}");
     }
-    // In place of another one there is room.
+    // There is room for a replacement.
     check(&mut c, &["FUNCTION", "LOAD", "REPLACE", &library("a", small + 1)], "\"a\"");
     c.check("FUNCTION FLUSH", "+OK");
     check(&mut c, &["SCRIPT", "REGISTER", "t", &script(small)], "+OK");

@@ -1,4 +1,4 @@
-//! Scripts that run long, or without end: who is served meanwhile, and how they are ended.
+//! Long and endless scripts: other clients are served meanwhile, and the scripts can be ended.
 
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
@@ -12,7 +12,7 @@ const ENDLESS_ALONE: &str = "redis.call('set', KEYS[1], 'half') while true do en
 const BUSY: &str =
     "-BUSY Redis is busy running a script. You can only call SCRIPT KILL or SHUTDOWN NOSAVE.";
 
-/// A server with one worker, on which a client runs a script without end for this key.
+/// Starts a server with one worker, on which a client runs an endless script for this key.
 fn endless(script: &str, key: &str) -> (Server, Connection, Connection) {
     let server = launch().with("threads", "1").with("busy-reply-threshold", "50").start();
     let (c, runner) = (server.connect(), server.connect());
@@ -25,7 +25,7 @@ fn begin(mut runner: Connection, script: &str, key: &str) -> Connection {
     runner
 }
 
-/// Waits until a script holds this key so long that others are told.
+/// Waits until a script has locked this key so long that others get BUSY.
 fn wait_for_busy(c: &mut Connection, key: &str) {
     wait_until("it is busy", || c.call(&["GET", key]).to_string() == BUSY);
 }
@@ -53,7 +53,7 @@ fn others_are_served_and_those_that_need_its_keys_are_told() {
     assert!(server.output().contains("was killed; its writes were undone"));
 }
 
-/// Ten thousand such comparisons, after which a script was looked at, take minutes.
+/// A script used to be checked after ten thousand such comparisons, which take minutes.
 #[test]
 fn a_script_that_compares_long_strings_is_killed() {
     let long = "redis.call('set', KEYS[1], 'half') local s = string.rep('x', 5e7) \
@@ -81,7 +81,7 @@ fn clients_that_waited_before_are_told_as_well() {
     let server = launch().with("threads", "1").with("busy-reply-threshold", "300").start();
     let (mut c, mut waiting) = (server.connect(), server.connect());
     let _runner = begin(server.connect(), ENDLESS_ALONE, "held");
-    // The first one that does not find the shard free waits until the time is up.
+    // The first client that does not find the shard free waits until the time is up.
     wait_for_busy(&mut waiting, "held");
     c.check("SCRIPT KILL", "+OK");
     wait_until("it has ended", || c.ask("GET held").to_string() == "nil");
@@ -93,7 +93,7 @@ fn endless_scripts_do_not_keep_long_commands_waiting() {
     let _others: Vec<_> =
         (0..3).map(|n| begin(server.connect(), ENDLESS_ALONE, &format!("held{n}"))).collect();
     wait_for_busy(&mut c, "held");
-    // Another shard may be one that is held.
+    // Another shard may be locked, too.
     let free = (0..)
         .map(|n| format!("list{n}"))
         .find(|key| c.call(&["RPUSH", key, "x"]).to_string() == ":1")
@@ -105,7 +105,7 @@ fn endless_scripts_do_not_keep_long_commands_waiting() {
     wait_until("all are killed", || c.ask("SCRIPT KILL").to_string().starts_with("-NOTBUSY"));
 }
 
-/// Queues a script, and asks for the transaction to run.
+/// Queues a script, and sends EXEC.
 fn ask_for_transaction(c: &mut Connection) {
     c.check("MULTI", "+OK");
     c.check("EVAL 'return 1' 0", "+QUEUED");
@@ -118,10 +118,10 @@ fn ask_for_library(c: &mut Connection, name: &str) {
     c.request(&["FUNCTION", "LOAD", &code]);
 }
 
-/// What takes a script longer than a worker has time for.
+/// A script that runs longer than a worker has time for.
 const LONG: &str = "for i = 1, 3000000 do end return 1";
 
-/// A key in a shard that no script holds.
+/// Returns a key in a shard that no script holds.
 fn free_key(c: &mut Connection) -> String {
     let mut keys = (0..).map(|n| format!("free{n}"));
     keys.find(|key| c.call(&["SET", key, "1"]).to_string() == "+OK").unwrap()
@@ -138,7 +138,7 @@ fn what_waits_for_a_thread_that_endless_scripts_have_is_told() {
     c.expect(&aborted);
     ask_for_library(&mut c, "l");
     c.expect(BUSY);
-    // Those that came before it was too long as well.
+    // Requests from before the script exceeded the threshold get BUSY as well.
     c.check("CONFIG SET busy-reply-threshold 100000000", "+OK");
     let (mut second, mut third) = (server.connect(), server.connect());
     ask_for_transaction(&mut second);
@@ -175,7 +175,7 @@ fn what_waits_for_shards_of_an_endless_script_keeps_no_thread_from_others() {
     });
     for _ in 0..3 {
         assert_eq!(c.call(&["EVAL", LONG, "1", &free]).to_string(), ":1");
-        // A command that takes long.
+        // A long command.
         let reply = c.call(&["SETRANGE", &free, "5000000", "x"]).to_string();
         assert_eq!(reply, ":5000001");
         assert_eq!(c.call(&["BITCOUNT", &free]).to_string(), ":7");
@@ -224,7 +224,7 @@ fn limits_end_scripts_and_undo_them() {
     let reply = c.call(&["EVAL", grows, "1", "k"]).to_string();
     assert!(reply.contains("script-memory-limit"), "{reply}");
     c.check("EXISTS k", ":0");
-    // What is kept to undo it counts.
+    // The data for the rollback count.
     let writes = "for i = 1, 100000 do redis.call('set', KEYS[1] .. i, ARGV[1]) redis.call('set', KEYS[1] .. i, i) end";
     let reply = c.call(&["EVAL", writes, "1", "k", &"x".repeat(1000)]).to_string();
     assert!(reply.contains("script-memory-limit"), "{reply}");
@@ -321,7 +321,8 @@ fn what_a_script_has_done_is_undone_when_the_server_has_become_a_replica() {
     c.check("GET k", "nil");
 }
 
-/// Calls, those that were refused, those that failed, and those in the histogram of a command; errors of a kind.
+/// Returns the numbers of calls, of refused and failed calls, and of calls in the histogram of a command; errors of a
+/// kind.
 #[track_caller]
 fn counted(c: &mut Connection, command: &str) -> [i64; 4] {
     let stats = c.ask("INFO commandstats").text().to_owned();
@@ -338,10 +339,10 @@ fn counted(c: &mut Connection, command: &str) -> [i64; 4] {
     [calls, refused, failed, in_histogram.and_then(|it| it.parse().ok()).unwrap_or(0)]
 }
 
-/// As in Redis, which begins none again.
+/// As in Redis, which never starts a script again.
 #[test]
 fn calls_of_a_script_that_begins_again_count_once() {
-    // Errors that it catches, then what has it begin again, or be killed.
+    // Errors that it catches, then a call that makes it start again, or be killed.
     let head = "for i = 1, 3 do
         redis.call('get', KEYS[1])
         redis.pcall('hget', KEYS[1], 'x')
@@ -366,7 +367,7 @@ fn calls_of_a_script_that_begins_again_count_once() {
         admin.check("CONFIG RESETSTAT", "+OK");
         admin.check("ACL LOG RESET", "+OK");
         let script = match is_endless {
-            // Redis kills none that has written.
+            // Redis does not kill a script that has written.
             true => format!("{head}{}", tail.replace("incr", "exists")),
             false => format!("{head}{tail}"),
         };
@@ -399,7 +400,7 @@ fn calls_of_a_script_that_begins_again_count_once() {
     }
 }
 
-/// It waits for shards beside the worker, and had looked at the clock before that.
+/// It waits for shards outside of the worker. It used to read the clock before that wait.
 #[test]
 fn deadlines_count_from_when_a_script_that_waited_runs() {
     let (server, mut c, mut runner) = endless(ENDLESS_ALONE, "held");
@@ -419,13 +420,13 @@ fn deadlines_count_from_when_a_script_that_waited_runs() {
     assert!(deadline_ms as u128 >= before_ms + 100_000, "{deadline_ms} for {before_ms}");
 }
 
-/// PUBLISH waits for the end of a pause, and so does a script that does nothing else.
+/// PUBLISH waits for the end of a pause, and so does a script that only publishes.
 #[test]
 fn a_script_that_only_publishes_waits_for_the_end_of_a_pause() {
     let server = launch().with("threads", "1").with("busy-reply-threshold", "20").start();
     let (mut c, mut runner) = (server.connect_resp3(), server.connect());
     c.ask("SUBSCRIBE news");
-    // One runs when the pause begins, others come in it: as a command, in EXEC, with and without a key.
+    // One runs when the pause begins, others start during it: as a command, in EXEC, with and without a key.
     let begun = "for i = 1, 100000000 do end return redis.call('publish', 'news', 'begun')";
     runner.send(encode(&["EVAL", begun, "1", "k"]));
     wait_for_busy(&mut c, "k");
@@ -443,7 +444,7 @@ fn a_script_that_only_publishes_waits_for_the_end_of_a_pause() {
     });
     // On the only worker, so that a message would come before the reply.
     c.check("PING", "+PONG");
-    // It runs again, and the others wait for its thread.
+    // It starts again, and the others wait for its thread.
     c.check("CONFIG SET busy-reply-threshold 100000000", "+OK");
     c.check("CLIENT UNPAUSE", "+OK");
     runner.expect(":1");
@@ -466,7 +467,7 @@ fn keys_expire_while_an_endless_script_holds_others() {
     let script = "redis.call('get', KEYS[1]) while true do end";
     let mut runner = begin(server.connect(), script, "held");
     wait_for_busy(&mut c, "held");
-    // Some of these are in another shard, and due behind the first one.
+    // Some of these are in another shard, and due after the first one.
     for n in 0..4 {
         c.send(encode(&["SET", &format!("other{n}"), "x", "PX", "400"]));
     }
@@ -493,14 +494,14 @@ fn a_save_that_is_due_keeps_nobody_waiting_while_a_script_runs_without_end() {
     let begun = shown(&mut c, "uptime_in_seconds:");
     wait_until("it is due", || shown(&mut c, "uptime_in_seconds:") > begun + 3);
     assert!(shown(&mut c, "rdb_changes_since_last_save:") > 0);
-    // Others that need many shards, or all, have their turn as well.
+    // Others that need many shards, or all, get their turn as well.
     c.check("CONFIG SET appendonly no", "+OK");
     c.check(&format!("EVAL 'return redis.call(\"incr\", KEYS[1])' 1 {free}"), ":2");
     c.check("SCRIPT KILL", "+OK");
     wait_until("it is saved", || shown(&mut c, "rdb_changes_since_last_save:") == 0);
 }
 
-/// A script that waits until INFO shows something, and then writes.
+/// Returns a script that waits until INFO shows something, and then writes.
 fn waits_for(section: &str, shown: &str) -> String {
     format!(
         "repeat local info = redis.call('info', '{section}') until info:find('{shown}') \
@@ -508,7 +509,7 @@ fn waits_for(section: &str, shown: &str) -> String {
     )
 }
 
-/// They were judged together: what came before the script stays.
+/// The whole transaction was checked at once, so the commands before the script stay.
 #[test]
 fn a_transaction_goes_on_as_it_was_judged_whatever_changes_while_its_script_runs() {
     for (section, shown, change, restore) in [
@@ -539,8 +540,8 @@ fn a_transaction_goes_on_as_it_was_judged_whatever_changes_while_its_script_runs
     }
 }
 
-/// A transaction cannot take back its writes before a script, so that its end is waited for. The time of a pause counts
-/// from its reply, and writes are held back before.
+/// A transaction cannot roll back its writes before a script, so its end is waited for. The time of a pause counts
+/// from its reply, and writes are deferred before that.
 #[test]
 fn replies_to_a_pause_and_replicaof_wait_for_a_transaction_with_a_script_unless_these_are_ended() {
     let server = launch().with("threads", "2").with("busy-reply-threshold", "20").start();

@@ -1,6 +1,6 @@
-//! Nothing that the server shows or writes contains a password, however the password came in.
+//! Nothing that the server shows or writes contains a password, from any source.
 //!
-//! All passwords begin with [`MARK`], followed by their source, so one search finds them all and names the source.
+//! All passwords begin with [`MARK`], followed by their source. So one search finds all of them and names the source.
 
 use std::fs;
 use std::io::{Read, Write};
@@ -15,7 +15,7 @@ use crate::memcached::frame;
 
 const MARK: &str = "hush";
 
-/// `ann:hush-basic-wrong` and `ann:hush-acl`, as HTTP carries them.
+/// `ann:hush-basic-wrong` and `ann:hush-acl`, encoded for HTTP.
 const WRONG_BASIC: &str = "YW5uOmh1c2gtYmFzaWMtd3Jvbmc=";
 const RIGHT_BASIC: &str = "YW5uOmh1c2gtYWNs";
 
@@ -56,7 +56,7 @@ const REQUESTS: &[&str] = &[
     "CONFIG SET requirepass hush-requirepass",
 ];
 
-/// What shows something of the server, its clients, or of what they have sent.
+/// Commands that show data about the server, its clients, or their requests.
 const SHOWN: &[&str] = &[
     "SLOWLOG GET -1",
     "CLIENT LIST",
@@ -83,7 +83,7 @@ struct Scene {
     memcached: u16,
     http: u16,
     log: std::path::PathBuf,
-    /// Where it fails to become a replica.
+    /// Primary that refuses it as a replica.
     primary: Server,
 }
 
@@ -121,7 +121,7 @@ impl Scene {
         admin
     }
 
-    /// All that comes back for some bytes on another port.
+    /// Reads the whole answer to some bytes on another port.
     fn talk(&self, port: u16, bytes: &[u8]) {
         let mut stream = TcpStream::connect((Ipv4Addr::LOCALHOST, port)).expect("a listener");
         stream.set_read_timeout(Some(PATIENCE)).expect("a socket option");
@@ -137,7 +137,7 @@ impl Scene {
         for knock in KNOCKS {
             check(knock, &self.server.connect().ask(knock).to_string());
         }
-        // Lines that are no requests, and more than may come before a password.
+        // Invalid lines, and more bytes than are allowed before authentication.
         for bytes in [
             &b"AUTH \"hush-unbalanced\r\n"[..],
             b"*2\r\n$4\r\nAUTH\r\n$99999999\r\nhush-too-long",
@@ -189,7 +189,7 @@ impl Scene {
         self.talk(self.http, request.as_bytes());
     }
 
-    /// It tries to follow a primary that wants another password, and stops when it has failed.
+    /// Tries to follow a primary that wants another password, and stops after the failure.
     fn follows_in_vain(&self) {
         let mut admin = self.admin();
         admin.check(&format!("REPLICAOF 127.0.0.1 {}", self.primary.port()), "+OK");
@@ -199,7 +199,7 @@ impl Scene {
         admin.check("REPLICAOF NO ONE", "+OK");
     }
 
-    /// What it has logged and printed.
+    /// Returns its log and output.
     fn text(&self) -> String {
         let log = fs::read(&self.log).expect("a log");
         String::from_utf8_lossy(&log).into_owned() + &self.server.output() + &self.server.errors()
@@ -252,7 +252,7 @@ fn nothing_that_is_shown_or_written_has_a_password() {
     assert!(!shown.contains(" secret"), "{shown}");
 }
 
-/// A file with users that is wrong is described without its passwords, at the start and by ACL LOAD.
+/// The error about an invalid file of users does not contain its passwords, at the start and by ACL LOAD.
 #[test]
 fn what_is_wrong_with_a_file_is_said_without_its_passwords() {
     let dir = TempDir::new();

@@ -56,7 +56,7 @@ fn keys_move() {
     c.check("MOVE k 1", ":0");
     c.check("EXISTS k", ":0");
     c.check("SET k 2", "+OK");
-    // Something is in the way.
+    // The target has a key of this name.
     c.check("MOVE k 1", ":0");
     c.check("GET k", "\"2\"");
     c.check("MOVE k 0", "-ERR source and destination objects are the same");
@@ -84,7 +84,7 @@ fn copies_go_to_other_databases() {
     c.check("GET k", "\"2\"");
 }
 
-/// Everybody sees the other data at once, also who had selected the database before.
+/// All clients see the other data at once, even if they had selected the database before.
 #[test]
 fn databases_swap() {
     let server = server();

@@ -7,7 +7,7 @@ use tierce_harness::{Reply, Server, TempDir};
 use crate::both_protocols::raw::{check_nil, with_both};
 use crate::launch;
 
-/// The elements of a reply, sorted.
+/// Returns the elements of a reply, sorted.
 fn sorted(reply: &Reply) -> Vec<String> {
     let mut items: Vec<_> = reply.items().iter().map(|item| item.text().to_owned()).collect();
     items.sort();

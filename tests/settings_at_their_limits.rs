@@ -1,5 +1,5 @@
-//! No value that CONFIG SET takes lets a client end the server: each number is set to the least and to the
-//! greatest that is accepted, and then commands on every type are run.
+//! No value that CONFIG SET accepts lets a client end the server: each number is set to its smallest and largest
+//! accepted value, and then commands on every type are run.
 
 use std::io::{Read, Write};
 use std::net::TcpStream;
@@ -9,7 +9,7 @@ use tierce_harness::{Connection, Server};
 
 use crate::launch;
 
-/// What is tried for a number, from the outside in.
+/// Values to try for a number, from the outside in.
 const LEAST: [&str; 8] =
     ["-9223372036854775808", "-2147483648", "-1000", "-1", "0", "1", "1024", "1048576"];
 const GREATEST: [&str; 11] = [
@@ -26,7 +26,7 @@ const GREATEST: [&str; 11] = [
     "100",
 ];
 
-/// With another of these, the test cannot reach the server, or would wait for what it has asked for.
+/// With other values of these, the test could not reach the server, or would wait for a requested delay.
 const LEFT_OUT: [&str; 10] = [
     "port",
     "tls-port",
@@ -52,13 +52,13 @@ XREADGROUP GROUP grp me STREAMS x >|XTRIM x MAXLEN 2|XRANGE x - +|GEOADD geo 13 
 SORT l ALPHA|COPY l l2 REPLACE|RENAME l2 l3|SCAN 0|KEYS *|OBJECT ENCODING z|MEMORY USAGE z|
 SAVE|INFO|CLIENT LIST|SLOWLOG GET|LATENCY HISTOGRAM|FLUSHALL";
 
-/// Runs commands on a connection of their own. A limit may be such that it is closed.
+/// Runs commands on a new connection. The limits may cause it to be closed.
 fn run_commands(server: &Server) {
     let mut stream = TcpStream::connect(server.address()).expect("a connection");
     stream.set_read_timeout(Some(Duration::from_secs(20))).expect("a socket");
     let requests: String =
         COMMANDS.split('|').map(|command| command.trim().to_owned() + "\r\n").collect();
-    // A closed connection may refuse it.
+    // If the connection is closed, this may fail.
     let _ = stream.write_all((requests + "ECHO all-is-done\r\n").as_bytes());
     let (mut replies, mut piece) = (Vec::new(), [0; 65536]);
     loop {
@@ -76,7 +76,7 @@ fn run_commands(server: &Server) {
     }
 }
 
-/// All directives that are a number now, and what they are.
+/// Returns all directives that are a number now, and their values.
 fn numbers(c: &mut Connection) -> Vec<(String, String)> {
     let reply = c.ask("CONFIG GET *");
     let texts: Vec<String> = reply.items().iter().map(|item| item.text().to_owned()).collect();
@@ -111,7 +111,7 @@ fn no_accepted_number_ends_the_server() {
     assert!(all.len() > 60 && tried > all.len(), "{tried} of {}", all.len());
 }
 
-/// More than any structure holds is refused, and what is accepted is held.
+/// Values beyond the limit of any structure are refused, and accepted values are stored.
 #[test]
 fn a_value_is_never_longer_than_can_be_kept() {
     let server = launch().start();

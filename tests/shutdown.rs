@@ -1,4 +1,4 @@
-//! The server shuts down on request, and says clearly why it cannot start.
+//! The server shuts down on request, and gives a clear reason if it cannot start.
 
 use std::fs::OpenOptions;
 use std::io::Read;
@@ -40,7 +40,7 @@ fn signals_end_a_start_that_loads() {
             .stderr(Stdio::piped())
             .spawn()
             .expect("the program runs");
-        // Opens when the other end does: the program has begun to load.
+        // Opens when the other side does: then the program has begun to load.
         let _bytes = OpenOptions::new().write(true).open(&snapshot).expect("a pipe");
         kill_process(Pid::from_child(&starting), signal).expect("it runs");
         let status = starting.wait().expect("it has ended");
@@ -81,7 +81,8 @@ fn misused_shutdown_is_an_error() {
 fn the_port_is_free_afterwards() {
     let mut first = server();
     let port = first.port();
-    // Connections that the server closes keep its port busy for a while, unless it is careful.
+    // Connections that the server closes keep its port busy for a while, unless the server avoids
+    // that.
     let mut c = first.connect();
     c.check("PING", "+PONG");
     first.signal(Signal::TERM);

@@ -54,7 +54,7 @@ fn sigint_ends_the_program() {
     end_by("INT");
 }
 
-/// A server that takes its last snapshot, after a first SIGTERM, and rests so long behind each of its two keys.
+/// Starts a server that takes its last snapshot, after a first SIGTERM, with this delay after each of its two keys.
 fn saving(name: &str, rest_us: &str) -> (Child, BufReader<ChildStdout>, PathBuf) {
     let dir = std::env::temp_dir().join(format!("tierce-signal-{name}-{}", std::process::id()));
     std::fs::create_dir_all(&dir).expect("a directory");
@@ -80,7 +80,8 @@ fn signal(child: &Child, signal: &str) {
     assert!(killed.is_ok_and(|status| status.success()));
 }
 
-/// `timeout` and some supervisors send SIGTERM twice. That lost the snapshot, and with `appendonly no` all data.
+/// `timeout` and some supervisors send SIGTERM twice. Regression: that lost the last snapshot, and with
+/// `appendonly no` all data.
 #[test]
 fn a_second_sigterm_does_not_cut_the_last_snapshot_short() {
     let (mut child, _output, dir) = saving("TERM-TERM", "300000");
@@ -103,7 +104,7 @@ fn sigint_cuts_the_last_snapshot_short() {
     std::fs::remove_dir_all(&dir).expect("the directory");
 }
 
-/// After a rotation has renamed the log, SIGHUP makes a new one, and the server goes on.
+/// After a rotation has renamed the log, SIGHUP creates a new one, and the server continues.
 #[test]
 fn sighup_opens_the_log_again() {
     let dir = std::env::temp_dir().join(format!("tierce-signal-HUP-{}", std::process::id()));
@@ -139,7 +140,7 @@ fn sighup_opens_the_log_again() {
     assert_eq!(line["pid"], child.id());
     let before = std::fs::read_to_string(&rotated).expect("a log");
     assert!(before.lines().all(|line| line.starts_with("{\"time\":\"20")), "{before}");
-    // The first of the signals that end it, so it ends gracefully.
+    // The first signal that ends it, so it ends gracefully.
     send("TERM");
     assert_eq!(child.wait().expect("the program").code(), Some(0));
     let after = std::fs::read_to_string(&log).expect("a log");
@@ -147,7 +148,7 @@ fn sighup_opens_the_log_again() {
     std::fs::remove_dir_all(&dir).expect("the directory");
 }
 
-/// What collects the standard output finds JSON on each line, from the first one to the last.
+/// A collector of the standard output finds JSON on each line, from the first one to the last.
 #[test]
 fn a_log_of_json_on_the_standard_output_has_nothing_else() {
     let dir = std::env::temp_dir().join(format!("tierce-json-{}", std::process::id()));

@@ -1,4 +1,4 @@
-//! SLOWLOG and LATENCY record what took long.
+//! SLOWLOG and LATENCY record slow commands and events.
 
 use tierce_harness::{Connection, Reply, encode, wait_until};
 
@@ -45,7 +45,7 @@ fn only_what_is_slow_enough() {
     c.check("SLOWLOG LEN", ":0");
 }
 
-/// It has one entry, with its own name, and the command that has served it does not count that time.
+/// It has one entry, with its own name. The command that has served it does not count that time.
 #[test]
 fn a_command_that_has_waited_is_logged_when_it_is_served() {
     let server =
@@ -81,7 +81,7 @@ fn the_log_is_bounded() {
     c.check("CONFIG SET slowlog-max-len 5", "+OK");
     c.ask("PING");
     c.check("SLOWLOG LEN", ":5");
-    // Long arguments and many of them are cut.
+    // Long arguments, and many of them, are truncated.
     let many: Vec<_> =
         ["DEL".to_owned()].into_iter().chain((0..100).map(|n| n.to_string())).collect();
     c.call(&many);
@@ -119,7 +119,7 @@ fn spikes_of_latency_are_kept_by_event() {
     c.check("LATENCY GRAPH nosuch", "-ERR No samples available for event 'nosuch'");
 }
 
-/// The log is written by its own threads, so that only what comes faster than the disk takes it has to wait.
+/// Separate threads write the log, so only writes that are faster than the disk have to wait.
 #[test]
 fn a_write_that_waits_for_the_log_is_a_spike() {
     let server = launch()

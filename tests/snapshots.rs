@@ -1,4 +1,4 @@
-//! SAVE, BGSAVE and save points leave a file that a server starts from: the state of one moment.
+//! SAVE, BGSAVE and save points write a file that a server can start from: a consistent snapshot.
 
 use std::path::Path;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -8,7 +8,7 @@ use tierce_harness::{Connection, Launch, Server, TempDir, free_port, wait_until}
 
 use crate::{launch, program};
 
-/// A start with its data in `dir`, which outlives the server.
+/// Makes a launch with its data in `dir`, which outlives the server.
 fn in_dir(dir: &TempDir) -> Launch {
     launch().with("dir", &dir.path().display().to_string())
 }
@@ -22,7 +22,7 @@ fn kill(mut server: Server) {
     server.wait_for_end();
 }
 
-/// A field of INFO persistence.
+/// Returns a field of INFO persistence.
 fn info(c: &mut Connection, name: &str) -> String {
     let text = c.ask("INFO persistence").text().to_owned();
     let line = text.lines().find_map(|line| line.strip_prefix(name)?.strip_prefix(':'));
@@ -33,7 +33,7 @@ fn wait_for_save(c: &mut Connection) {
     wait_until("the save ends", || info(c, "rdb_bgsave_in_progress") == "0");
 }
 
-/// Many keys, each of which takes a while to save.
+/// Writes many keys, each of which takes a while to save.
 fn slow_to_save(c: &mut Connection, keys: usize, micros: usize) {
     c.check(&format!("CONFIG SET rdb-key-save-delay {micros}"), "+OK");
     for key in 0..keys {
@@ -79,8 +79,8 @@ fn all_that_was_saved_is_there_again() {
     c.check("GET text", "\"other\"");
 }
 
-/// Writers change pairs of keys at once, and never stop. Whatever moment the snapshot is of, the
-/// pairs agree, and what one connection did before BGSAVE is in it, and what it did afterwards not.
+/// Writers change pairs of keys atomically, and never stop. The pairs in the snapshot agree, for
+/// any time of the snapshot. It has one connection's changes before BGSAVE, and not those after it.
 #[test]
 fn a_background_save_is_of_the_moment_of_its_reply() {
     let dir = TempDir::new();
@@ -135,7 +135,7 @@ fn a_background_save_is_of_the_moment_of_its_reply() {
     }
 }
 
-/// What empties or exchanges databases meanwhile does not concern the file.
+/// Commands that empty or swap databases meanwhile do not affect the file.
 #[test]
 fn a_flush_during_a_save_leaves_the_file_whole() {
     let dir = TempDir::new();
@@ -160,7 +160,7 @@ fn a_flush_during_a_save_leaves_the_file_whole() {
     c.check("GET one", "\"1\"");
 }
 
-/// SAVE keeps its client waiting, its later requests in order, and no other client.
+/// SAVE blocks its own client, whose later requests keep their order, and no other client.
 #[test]
 fn only_the_client_that_says_save_waits_for_it() {
     let dir = TempDir::new();
@@ -199,7 +199,7 @@ fn a_save_point_saves_by_itself() {
     c.check("CONFIG GET save", "[\"save\", \"\"]");
 }
 
-/// Something that no file can be renamed to.
+/// Creates an obstacle that no file can replace.
 fn obstruct(dir: &TempDir) {
     std::fs::create_dir_all(dump_file(dir).join("in the way")).expect("a directory");
 }
@@ -226,13 +226,13 @@ fn a_failed_save_refuses_writes_and_leaves_nothing_behind() {
     wait_for_save(&mut c);
     assert_eq!(info(&mut c, "rdb_last_bgsave_status"), "err");
     assert_eq!(files(dir.path()), ["dump.rdb"]);
-    // The operator hears of it after the figures have changed.
+    // The operator gets the message after the figures have changed.
     wait_until("the operator is told", || server.output().contains("dump.rdb"));
     for line in ["SET a 2", "DEL a", "FLUSHALL", "PING"] {
         let reply = c.ask(line).to_string();
         assert!(reply.starts_with(MISCONF), "{line}: {reply}");
     }
-    // As in Redis, this comes before the lack of replicas.
+    // As in Redis, this check comes before that for missing replicas.
     c.check("CONFIG SET min-replicas-to-write 1", "+OK");
     for line in ["SET a 2", "EVAL 'return redis.call(\"SET\", KEYS[1], 2)' 1 a"] {
         let reply = c.ask(line).to_string();
@@ -244,7 +244,7 @@ fn a_failed_save_refuses_writes_and_leaves_nothing_behind() {
     let reply = c.ask("SET a 2").to_string();
     assert!(reply.starts_with(MISCONF), "{reply}");
     c.check("REPLICAOF NO ONE", "+OK");
-    // A pause of an operator goes on when the server cannot end.
+    // An operator's pause continues if the server cannot end.
     c.check("CLIENT PAUSE 100000 WRITE", "+OK");
     c.check("SHUTDOWN SAVE", "-ERR Errors trying to SHUTDOWN. Check logs.");
     let clients = c.ask("INFO clients").text().to_owned();
@@ -265,7 +265,7 @@ fn a_failed_save_refuses_writes_and_leaves_nothing_behind() {
     assert_eq!(files(dir.path()), ["dump.rdb"]);
 }
 
-/// What a save had written when its process was killed would stay for good.
+/// The file of a save whose process was killed would otherwise stay for good.
 #[test]
 fn a_start_removes_what_a_save_left_that_was_killed() {
     let dir = TempDir::new();
@@ -313,7 +313,7 @@ fn a_shutdown_saves_if_asked_to_or_if_there_are_save_points() {
     }
 }
 
-/// A shutdown during a BGSAVE ends that one and takes a snapshot of its own.
+/// A shutdown during a BGSAVE ends that and takes its own snapshot.
 #[test]
 fn a_shutdown_during_a_save_has_the_latest_data() {
     let dir = TempDir::new();
@@ -371,7 +371,7 @@ fn a_damaged_file_is_refused_in_one_line() {
     in_dir(&dir).start().connect().check("DBSIZE", ":1");
 }
 
-/// An RDB file with these keys and values in database 0, without a checksum.
+/// Makes an RDB file with these keys and values in database 0, without a checksum.
 fn file_of(entries: &[&[u8]]) -> Vec<u8> {
     [&b"REDIS0010\xfe\x00"[..], &entries.concat(), b"\xff\0\0\0\0\0\0\0\0"].concat()
 }
@@ -437,7 +437,7 @@ fn debug_reload_goes_over_the_disk() {
     c.check("MGET a b", "[\"1\", \"3\"]");
 }
 
-/// Pushes to a list until it is told to end, and returns how many pushes were acknowledged.
+/// Pushes to a list until `end` is set. Returns the number of acknowledged pushes.
 fn push_until(server: &Server, key: &str, end: &AtomicBool) -> i64 {
     let mut c = server.connect();
     let mut acknowledged = 0;
@@ -448,7 +448,7 @@ fn push_until(server: &Server, key: &str, end: &AtomicBool) -> i64 {
     acknowledged
 }
 
-/// Reloads while others write, then kills the server: nothing that was acknowledged is lost.
+/// Reloads while others write, then kills the server: no acknowledged write is lost.
 fn reload_under_writes(dir: &TempDir, shards: &str) {
     const RELOADS: usize = 30;
     let durable = || {
@@ -493,7 +493,7 @@ fn debug_reload_works_with_a_single_shard() {
     reload_under_writes(&TempDir::new(), "1");
 }
 
-/// The log has everything at each moment, wherever the death falls.
+/// The log is complete at each moment, so the server may die at any time.
 #[test]
 fn a_death_during_debug_reload_loses_nothing() {
     const KEYS: usize = 3000;
@@ -507,7 +507,7 @@ fn a_death_during_debug_reload_loses_nothing() {
             c.request(&["SET", &format!("k{key}"), "value"]);
         }
         (0..KEYS).for_each(|_| c.expect("+OK"));
-        // Some rounds die in the save, others in the load or behind it.
+        // Some rounds die in the save, others in the load or after it.
         (0..round).for_each(|_| c.check("DEBUG RELOAD", "+OK"));
         c.send("DEBUG RELOAD\r\n");
         c.send("PING\r\n");

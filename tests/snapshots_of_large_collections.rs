@@ -1,19 +1,19 @@
-//! A collection that is too large to be copied at once is saved as it was when the save began, while it
-//! goes on changing, and no client waits for it.
+//! A collection that is too large to be copied at once is saved as it was when the save began. It can change
+//! meanwhile, and no client waits for the save.
 
 use rustix::process::Signal;
 use tierce_harness::{Connection, Launch, Reply, TempDir, takes_up_to_seconds, wait_until};
 
 use crate::launch;
 
-/// Elements of a collection: all types take more than a hundred slices.
+/// Number of elements of a collection: more than a hundred slices for all types.
 const ELEMENTS: usize = 20_000;
 
 fn in_dir(dir: &TempDir) -> Launch {
     launch().with("dir", &dir.path().display().to_string())
 }
 
-/// Adds elements by as few commands as are worth it.
+/// Adds elements by a reasonably small number of commands.
 fn fill(c: &mut Connection, command: &str, key: &str, element: impl Fn(usize) -> Vec<String>) {
     for first in (0..ELEMENTS).step_by(1000) {
         let mut words = vec![command.to_owned(), key.to_owned()];
@@ -30,7 +30,7 @@ fn fill_all(c: &mut Connection, suffix: &str) {
     fill(c, "ZADD", &format!("zset{suffix}"), |number| vec![number.to_string(), name(number)]);
 }
 
-/// Everything in a collection, in ascending order where it has none.
+/// Returns all elements of a collection, in ascending order if it has none.
 fn contents(c: &mut Connection, key: &str) -> Vec<String> {
     let (command, is_ordered) = match &key[..3] {
         "set" => (format!("SMEMBERS {key}"), false),
@@ -52,7 +52,7 @@ fn is_saving(c: &mut Connection) -> bool {
     c.ask("INFO persistence").text().contains("rdb_bgsave_in_progress:1")
 }
 
-/// Each collection changes in all ways while it is being saved, or is gone before its turn comes.
+/// Each collection changes in all ways while it is being saved, or is deleted before its turn.
 #[test]
 fn a_large_collection_is_saved_as_it_was() {
     takes_up_to_seconds(180);
@@ -69,8 +69,8 @@ fn a_large_collection_is_saved_as_it_was() {
         .collect();
     let before: Vec<_> = keys.iter().map(|key| contents(&mut c, key)).collect();
 
-    // The saver rests after each slice, some seconds in all, so that what follows is ahead of it. On a
-    // machine so slow that it is not, the test shows less, but holds.
+    // The saver pauses after each slice, for some seconds in all, so that the following changes come before it. On a
+    // very slow machine they may not. Then the test shows less, but still passes.
     c.check("CONFIG SET rdb-key-save-delay 1000", "+OK");
     c.check("BGSAVE", "+Background saving started");
     for number in (0..ELEMENTS).step_by(977) {

@@ -4,7 +4,7 @@ use redis::{Connection, Value};
 
 use crate::both_protocols::redis::{error, run, with_both};
 
-/// The elements with spaces between; `-` for what is not there.
+/// Returns the elements separated by spaces; `-` for an absent one.
 fn sorted(c: &mut Connection, line: &str) -> String {
     let texts: Vec<Option<String>> = run(c, line).expect(line);
     texts.into_iter().map(|text| text.unwrap_or("-".into())).collect::<Vec<_>>().join(" ")

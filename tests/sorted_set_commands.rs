@@ -8,13 +8,14 @@ use crate::{launch, server};
 
 const WRONG_TYPE: &str = "-WRONGTYPE Operation against a key holding the wrong kind of value";
 
-/// A connection of the first protocol to an empty server of its own.
+/// Runs `test` with a RESP2 connection to its own empty server.
 fn with_server(test: impl Fn(&mut Connection)) {
     let server = server();
     test(&mut server.connect());
 }
 
-/// Runs `test` for a small set and a large one: with these limits, what begins with `large` is so.
+/// Runs `test` for a small set and a large one: with these limits, keys that begin with `large` are
+/// large.
 fn in_both_forms(test: impl Fn(&mut Connection)) {
     with_server(|c| {
         for entries_max in [0, 128] {

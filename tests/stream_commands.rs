@@ -1,4 +1,4 @@
-//! Streams, as a program would use them.
+//! Streams, used like an application does.
 
 use redis::{Connection, Value};
 use tierce_harness::{TempDir, wait_until};
@@ -6,7 +6,7 @@ use tierce_harness::{TempDir, wait_until};
 use crate::both_protocols::redis::{connect, run, with_both};
 use crate::{launch, server};
 
-/// A reply as text, in which maps are lists of names and values.
+/// Returns a reply as text, in which maps are lists of names and values.
 fn text(c: &mut Connection, line: &str) -> String {
     match run::<Value>(c, line) {
         Ok(value) => shown(&value),
@@ -180,11 +180,11 @@ fn the_lag_of_a_group_is_right_after_deletions_and_trimming() {
     let server = server();
     let mut c = server.connect();
     for (story, read, lag) in [
-        // It was outrun, reads the rest, and some more.
+        // The trimming has overtaken it. It reads the rest, and some more.
         ("ADD 1 5; GROUP 0; READ 2; ADD 6 20; XTRIM s MAXLEN 5", ":2", ":5"),
         ("ADD 1 5; GROUP 0; READ 2; ADD 6 20; XTRIM s MAXLEN 5; READ 5", ":20", ":0"),
         ("ADD 1 5; GROUP 0; READ 2; ADD 6 20; XTRIM s MAXLEN 5; READ 1; ADD 21 23", ":16", ":7"),
-        // Entries are missing ahead of the group, behind it, and then no more.
+        // Entries are missing after the group's position, before it, and then no more.
         ("ADD 1 5; GROUP 0; READ 2; XDEL s 4-1", ":2", "nil"),
         ("ADD 1 5; GROUP 0; READ 2; XDEL s 4-1; READ 1", "nil", "nil"),
         ("ADD 1 5; GROUP 0; READ 2; XDEL s 4-1; READ 2", ":5", ":0"),
@@ -192,9 +192,9 @@ fn the_lag_of_a_group_is_right_after_deletions_and_trimming() {
         ("ADD 1 4; GROUP 0; READ 2; XDEL s 1-1 2-1 3-1", ":2", ":1"),
         ("ADD 1 4; GROUP 0; READ 2; XDEL s 1-1 2-1 3-1; READ 1", ":4", ":0"),
         ("ADD 1 3; GROUP 0; READ 1; XDEL s 1-1 2-1 3-1", ":1", ":0"),
-        // The group is behind what was trimmed.
+        // The group is behind the trimmed entries.
         ("ADD 1 5; GROUP 0; READ 1; XTRIM s MINID 4-1", ":1", ":2"),
-        // More than there was.
+        // More than there were.
         ("ADD 1 2; XGROUP CREATE s g $ ENTRIESREAD 100", ":2", ":0"),
         ("ADD 1 2; GROUP 0; XGROUP SETID s g $ ENTRIESREAD 100", ":2", ":0"),
         ("ADD 1 5; GROUP 0; READ 5; XTRIM s MAXLEN 1; XSETID s 5-1 ENTRIESADDED 2", ":2", ":0"),
@@ -250,14 +250,14 @@ fn a_reader_waits_for_an_entry() {
     check(&mut writer, &[("XADD s 6-1 a b", "6-1")]);
     assert!(reader.reply_bytes().ends_with(b"$1\r\nb\r\n"));
     check(&mut writer, &[("XPENDING s g", "[1 6-1 6-1 [[c 1]]]")]);
-    // Without its group no writer would ever serve it.
+    // Without its group, no writer would ever serve it.
     reader.send(ask);
     wait_for_reader(&mut writer);
     check(&mut writer, &[("XGROUP DESTROY s g", "1")]);
     assert!(reader.reply_bytes().starts_with(b"-NOGROUP"));
 }
 
-/// Everything there is to say of the stream, without times.
+/// Returns all facts about the stream, without times.
 fn everything(c: &mut Connection) -> Vec<String> {
     ["XRANGE s - +", "XINFO GROUPS s", "XPENDING s g"].map(|line| text(c, line)).to_vec()
 }

@@ -1,4 +1,4 @@
-//! Strings, through the `redis` crate as a program would use them, in both protocols.
+//! Strings, used through the `redis` crate like an application does, in both protocols.
 
 use redis::{Commands, Connection};
 

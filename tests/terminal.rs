@@ -1,4 +1,4 @@
-//! What a person sees at a terminal: colours unless they are switched off, and a bar while data are loaded.
+//! The output at a terminal: colours unless they are turned off, and a progress bar while data are loaded.
 
 use std::fs::{File, OpenOptions};
 use std::io::Read;
@@ -55,7 +55,7 @@ impl Drop for AtTerminal {
     }
 }
 
-/// More clients than any system has descriptors for, which is a warning.
+/// More clients than any system has descriptors for, which causes a warning.
 const WARNED: [&str; 2] = ["--maxclients", "2000000000"];
 
 #[test]
@@ -80,7 +80,7 @@ fn the_start_has_colours_unless_they_are_switched_off() {
     }
 }
 
-/// A mistyped `dir` is new, and nobody expects that.
+/// A mistyped `dir` is empty, which surprises the user.
 #[test]
 fn the_start_says_what_the_directory_has_and_where_else_the_data_are() {
     let dir = TempDir::new();
@@ -118,7 +118,7 @@ fn a_load_shows_a_bar() {
         .status()
         .expect("the program");
     assert!(imported.success());
-    // It rests behind the first key for longer than any test takes.
+    // The delay after the first key is longer than any test.
     let rests = ["--key-load-delay", "2000000000"];
     let mut server = AtTerminal::start(&dir, &[("TERM", "xterm")], &rests);
     server.wait_for("loading");

@@ -1,4 +1,4 @@
-//! Encrypted connections: the same protocols, certificates that come and go, and peers that break off anywhere.
+//! Encrypted connections: the same protocols, certificates that change, and peers that disconnect anywhere.
 
 use std::io::{Read, Write};
 use std::net::{Shutdown, SocketAddr, TcpStream};
@@ -15,7 +15,7 @@ use super::{launch, program};
 
 const MIB: usize = 1024 * 1024;
 
-/// A server with another port for encrypted connections.
+/// A server with a second port for encrypted connections.
 struct Encrypted {
     both: Both,
     client: Arc<ClientConfig>,
@@ -43,7 +43,7 @@ impl Encrypted {
         self.both.server.connect()
     }
 
-    /// A field of INFO stats.
+    /// Returns a field of INFO stats.
     fn stat(&self, name: &str) -> u64 {
         let info =
             String::from_utf8(self.plain().ask("INFO stats").bytes().to_vec()).expect("text");
@@ -51,7 +51,7 @@ impl Encrypted {
         line.expect("the field").parse().expect("a number")
     }
 
-    /// Whether a request is answered over a new connection with this certificate.
+    /// Returns true if a request is answered over a new connection with this certificate.
     fn serves(&self, identity: Option<&str>) -> bool {
         let mut stream = tls_stream(self.address(), &tls_config(identity));
         let mut reply = [0; 7];
@@ -110,7 +110,7 @@ fn certificates_are_replaced_without_closing_a_connection() {
         let reply = plain.ask(&format!("CONFIG SET {wrong}")).to_string();
         assert!(reply.contains("Unable to update TLS configuration"), "{reply}");
     }
-    // What is named has to be there, though it is not asked for.
+    // The named file has to exist, although no certificate is asked for.
     plain.check("CONFIG SET tls-auth-clients no", "+OK");
     let reply = plain.ask("CONFIG SET tls-ca-cert-file /nonexistent").to_string();
     assert!(reply.contains("Unable to update TLS configuration"), "{reply}");
@@ -124,7 +124,7 @@ fn certificates_are_replaced_without_closing_a_connection() {
     let mut stream = tls_stream(server.address(), &server.client);
     stream.write_all(b"PING\r\n").expect("sent");
     let shown = stream.conn.peer_certificates().expect("a certificate")[0].to_vec();
-    // A file that has changed under the same name is read again, and refused if it is broken.
+    // A file that has changed under the same name is read again, and refused if it is invalid.
     let copy = server.server().dir().join("copy.crt");
     std::fs::copy(certificate_file("rsa.crt"), &copy).expect("copied");
     let set = format!("CONFIG SET tls-cert-file {}", copy.display());
@@ -196,7 +196,7 @@ fn messages_and_blocked_clients_are_served() {
     plain.check("PUBLISH news text", ":1");
     blocked.expect("[\"list\", \"element\"]");
     subscriber.expect("[\"message\", \"news\", \"text\"]");
-    // What has arrived for a blocked client waits for the end of its wait.
+    // Received requests of a blocked client wait for the end of its wait.
     blocked.send("BLPOP list 0\r\nPING\r\n".repeat(3));
     for _ in 0..3 {
         wait_until("the client is blocked", || {
@@ -240,7 +240,7 @@ fn a_reader_that_never_reads_is_closed() {
 #[test]
 fn a_connection_may_break_at_any_byte() {
     let server = Encrypted::start(launch());
-    // What a client sends for its handshake and a request.
+    // Bytes that a client sends for its handshake and a request.
     let mut recorded = Vec::new();
     let mut stream = tls_stream(server.address(), &server.client);
     stream.conn.writer().write_all(b"PING\r\n").expect("room");
@@ -279,7 +279,7 @@ fn what_is_no_tls_is_closed_and_counted() {
     let mut alert = Vec::new();
     let _ = socket.read_to_end(&mut alert);
     assert_eq!(alert.first(), Some(&21), "an alert");
-    // The same after a handshake.
+    // Repeats this after a handshake.
     let mut stream = tls_stream(server.address(), &server.client);
     stream.write_all(b"PING\r\n").expect("sent");
     stream.read_exact(&mut [0; 7]).expect("a reply");
@@ -295,7 +295,7 @@ fn handshakes_are_bounded_in_time_and_number() {
     let silent: Vec<_> =
         (0..20).map(|_| TcpStream::connect(server.address()).expect("a listener")).collect();
     wait_until("some are refused", || server.stat("tls_handshakes_refused") == 12);
-    // They take no place among the clients, and no client waits for them.
+    // They do not count as clients, and no client waits for them.
     server.plain().check("PING", "+PONG");
     wait_until("the others are given up", || server.stat("tls_errors") == 8);
     assert_eq!(server.stat("tls_handshakes_timed_out"), 8);
@@ -310,7 +310,7 @@ fn the_end_is_announced_both_ways() {
     let mut stream = tls_stream(server.address(), &server.client);
     stream.write_all(b"PING\r\nQUIT\r\n").expect("sent");
     let mut replies = Vec::new();
-    // Without the announcement, this is an error.
+    // Without close_notify, this is an error.
     stream.read_to_end(&mut replies).expect("an orderly end");
     assert_eq!(replies, b"+PONG\r\n+OK\r\n");
     let mut stream = tls_stream(server.address(), &server.client);
@@ -336,12 +336,12 @@ fn the_client_in_rust_encrypts() {
     let (value, login) = (vec![b'x'; 300_000], resp::Login::default());
     let stored: Vec<_> = (0..50u8).map(|n| client.set(&[n], &value)).collect();
     stored.into_iter().for_each(|stored| stored.wait().expect("stored"));
-    // The connection is lost, and another one is made.
+    // The connection is lost, and a new one is made.
     server.plain().ask("CLIENT KILL TYPE normal SKIPME yes");
     assert_eq!(client.get(&[7]).wait().expect("a reply"), Some(value.clone()));
     let mut client = resp::SyncClient::new(server.address(), config, &login);
     assert_eq!(client.get(&[9]).expect("a reply"), Some(value));
-    // A server that nobody vouches for.
+    // A server that no trusted authority has signed.
     let unknown = TlsOptions { ca_file: certificate_file("stranger.crt"), ..options };
     let tls = Some(Tls::new(&unknown).expect("files"));
     let config = Config { tls, ..Config::default() };
@@ -388,9 +388,9 @@ fn the_name_in_a_certificate_is_that_of_a_user() {
     client.check("ACL WHOAMI", "\"client\"");
     client.check("SET own:k v", "+OK");
     assert!(client.ask("GET k").to_string().starts_with("-NOPERM"));
-    // What comes back with a ticket has shown its certificate before.
+    // A client that resumes with a ticket has shown its certificate before.
     server.connect().check("ACL WHOAMI", "\"client\"");
-    // The user of the certificate is where a connection begins, and RESET leaves it as any other.
+    // A connection begins with the user of the certificate, and RESET restores the default user as usual.
     client.check("AUTH default secret", "+OK");
     client.check("ACL WHOAMI", "\"default\"");
     let mut memcached = encrypted(ports[0]);
@@ -402,7 +402,7 @@ fn the_name_in_a_certificate_is_that_of_a_user() {
     let mut pedrokv = encrypted(ports[1]);
     pedrokv.send(get);
     assert_eq!(pedrokv.read_exactly(8), b"\0\x08\0\0\0\0\x01v");
-    // Without the user, or while it is off, everybody is the default user, who needs a password.
+    // If the user does not exist or is off, the client is the default user, who needs a password.
     admin.check("ACL SETUSER client off", "+OK");
     server.connect().check("GET own:k", "-NOAUTH Authentication required.");
     admin.check("ACL DELUSER client", ":1");
@@ -419,7 +419,7 @@ fn the_name_in_a_certificate_is_that_of_a_user() {
     server.connect().check("GET own:k", "\"v\"");
 }
 
-/// Records that the socket did not take wait for no room in one that has failed.
+/// Records that the socket did not take do not wait for room after the socket has failed.
 #[test]
 fn a_reset_ends_a_connection_whose_script_runs_behind_an_unread_reply() {
     const LEN: usize = 20 * MIB;
@@ -430,7 +430,7 @@ fn a_reset_ends_a_connection_whose_script_runs_behind_an_unread_reply() {
     let endless = ["EVAL", "while true do end", "1", "held"];
     client.send([encode(&["GET", "long"]), encode(&endless)].concat());
     wait_until("the script runs", || c.ask("GET held").to_string().starts_with("-BUSY"));
-    // What it has not read makes the close a reset.
+    // Unread bytes turn the close into a reset.
     drop(client);
     c.check("SCRIPT KILL", "+OK");
     wait_until("the connection has ended", || {

@@ -1,20 +1,20 @@
-//! Client-side caching: clients are told when keys change that they have read.
+//! Client-side caching: clients get invalidations when keys change that they have read.
 //!
-//! What is expected is what redis-server 7.0.15 does, except where a test says something else.
+//! The expected replies are those of redis-server 7.0.15, except where a test says otherwise.
 
 use tierce_harness::{Both, Connection, Random, Reply, Server, encode, wait_until};
 
 use crate::pedrokv::{DELETE, PUT, request};
 use crate::{launch, server};
 
-/// Clients are on all of so many workers.
+/// Number of workers; each has clients.
 const WORKERS: usize = 4;
 
 fn workers() -> Server {
     launch().with("threads", &WORKERS.to_string()).start()
 }
 
-/// A connection in RESP3 that tracks keys.
+/// Opens a RESP3 connection that tracks keys.
 pub(crate) fn tracker(server: &Server, options: &str) -> Connection {
     let mut c = server.connect_resp3();
     c.check(&format!("CLIENT TRACKING ON {options}"), "+OK");
@@ -25,7 +25,7 @@ pub(crate) fn id_of(c: &mut Connection) -> i64 {
     c.ask("CLIENT ID").int()
 }
 
-/// What has come to a connection that others have been told before.
+/// Returns the messages to a connection, after others were told.
 pub(crate) fn told(c: &mut Connection) -> Vec<String> {
     c.request(&["PING", "mark"]);
     let next = || Some(c.reply()).filter(|reply| *reply != Reply::Bulk(b"mark".to_vec()));
@@ -38,14 +38,14 @@ pub(crate) fn invalidate(key: &str) -> String {
 
 pub(crate) const INVALIDATE_ALL: &str = r#">["invalidate", null]"#;
 
-/// The value of a field of INFO.
+/// Returns a field of INFO.
 fn info(c: &mut Connection, name: &str) -> u64 {
     let info = c.ask("INFO everything").text().to_owned();
     let field = info.lines().find_map(|line| line.strip_prefix(&format!("{name}:")));
     field.unwrap_or_else(|| panic!("no {name}")).parse().expect("a number")
 }
 
-/// Field of CLIENT INFO.
+/// Returns a field of CLIENT INFO.
 fn shown(c: &mut Connection, name: &str) -> String {
     let info = c.ask("CLIENT INFO").text().trim_end().to_owned();
     let field = info.split(' ').find_map(|word| word.strip_prefix(&format!("{name}=")));
@@ -72,7 +72,7 @@ fn what_is_known_of_cached_keys_is_counted_as_memory() {
     read_absent(&mut c, KEYS);
     let known = info(&mut observer, "mem_tracking_keys");
     let each = known as f64 / KEYS as f64;
-    // Name, number of the client, header, and a slot in the table.
+    // Name, id of the client, header, and a slot in the table.
     assert!((48.0..128.0).contains(&each), "{each} bytes");
     assert!(info(&mut observer, "used_memory") >= before + known);
     let stats = observer.ask("MEMORY STATS");
@@ -81,13 +81,13 @@ fn what_is_known_of_cached_keys_is_counted_as_memory() {
     assert_eq!(info(&mut observer, "mem_tracking_keys"), 0);
 }
 
-/// As in Redis, though only keys that exist can be evicted.
+/// As in Redis, although only existing keys can be evicted.
 #[test]
 fn what_is_known_of_cached_keys_counts_against_the_limit() {
     let server = launch()
         .with("maxmemory", "4mb")
         .with("maxmemory-policy", "allkeys-lru")
-        // A command evicts until there is room, however long it is kept from the processor.
+        // A command evicts until there is room, even if it rarely gets CPU time.
         .with("maxmemory-eviction-tenacity", "100")
         .with("shards", "16")
         .start();
@@ -103,7 +103,7 @@ fn what_is_known_of_cached_keys_counts_against_the_limit() {
     assert!(info(&mut observer, "evicted_keys") > 0);
     let counted =
         info(&mut observer, "used_memory") - info(&mut observer, "mem_not_counted_for_evict");
-    // What INFO itself takes is counted, and nothing is evicted for that.
+    // INFO's own memory is counted, and nothing is evicted for that.
     assert!(counted <= (4 << 20) + (64 << 10), "{counted} bytes");
 }
 
@@ -222,7 +222,7 @@ fn own_changes_are_told_behind_the_reply_unless_with_noloop() {
     c.check("GET k", r#""1""#);
     c.check("SET k 2", "+OK");
     assert_eq!(told(&mut c), [""; 0]);
-    // It is not remembered any more, as in Redis.
+    // The key is not tracked any more, as in Redis.
     server.connect().check("SET k 3", "+OK");
     assert_eq!(told(&mut c), [""; 0]);
     c.check("GET k", r#""3""#);
@@ -308,7 +308,7 @@ fn with_bcast_and_noloop_own_changes_are_not_told() {
     assert_eq!(told(&mut c), [invalidate("theirs")]);
 }
 
-/// Its own change in the same pipeline and in the same transaction, when the shard is locked already.
+/// Its own change in the same pipeline and in the same transaction, when the shard is already locked.
 #[test]
 fn bcast_holds_from_the_next_command_on() {
     let server = server();
@@ -355,7 +355,7 @@ fn in_resp3_a_redirect_gets_pushes_until_it_ends() {
     c.check("GET k", "null");
     writer.check("SET k 1", "+OK");
     listener.expect(&invalidate("k"));
-    // It is not one of those that track keys.
+    // It is not one of the clients that track keys.
     listener.check("CLIENT GETREDIR", ":-1");
     c.check(&format!("CLIENT TRACKING ON BCAST REDIRECT {id}"), "-ERR You can't switch BCAST mode on/off before disabling tracking for this client, and then re-enabling it with a different mode.");
     c.check("CLIENT TRACKING OFF", "+OK");
@@ -378,7 +378,7 @@ fn in_resp3_a_redirect_gets_pushes_until_it_ends() {
     assert_eq!((shown(&mut c, "redir"), shown(&mut c, "flags")), ("-1".to_owned(), "N".to_owned()));
 }
 
-/// Redis tells nothing at SWAPDB.
+/// Redis sends nothing at SWAPDB.
 #[test]
 fn flushes_and_swaps_invalidate_everything() {
     let server = workers();
@@ -407,7 +407,7 @@ fn expiry_is_told_whoever_finds_it() {
     let mut writer = server.connect();
     let mut c = tracker(&server, "NOLOOP");
     let mut all = tracker(&server, "BCAST NOLOOP");
-    // It reads what it has set at the same moment, so that it has not expired before.
+    // It reads its own write at the same moment, so that the key has not expired before.
     let at_once = |c: &mut Connection, write: &str, read: &str, replies: &str| {
         c.check("MULTI", "+OK");
         c.check(write, "+QUEUED");
@@ -484,7 +484,7 @@ fn what_a_command_evicts_is_told_before_its_reply() {
             late += 1;
         }
     }
-    // Seldom another thread is sooner, which evicts in the background.
+    // Rarely another thread, which evicts in the background, is faster.
     assert!(early > 100 && late < 10, "{early} {late}");
 }
 
@@ -579,7 +579,7 @@ fn a_transaction_is_told_behind_its_reply() {
     c.check("EXEC", r#"[+OK, "1", null]"#);
     c.expect(&invalidate("k"));
     assert_eq!(told(&mut other), [invalidate("k")]);
-    // What was read behind the change is still true.
+    // Values read after the change are still valid.
     assert_eq!(told(&mut c), [""; 0]);
     other.check("MSET k 2 j 2", "+OK");
     let mut keys = told(&mut c);
@@ -607,7 +607,7 @@ fn tracking_changes_within_a_transaction() {
     assert_eq!(told(&mut c), [""; 0]);
 }
 
-/// A script has the transaction leave the worker, which keeps the subscriptions.
+/// A script makes the transaction leave the worker, which keeps the subscriptions.
 #[test]
 fn a_transaction_that_runs_scripts_shows_tracking() {
     let server = workers();
@@ -699,7 +699,7 @@ fn errors_are_those_of_redis() {
     c.check("CLIENT TRACKINGINFO", r#"{"flags": ~["off"], "redirect": :-1, "prefixes": []}"#);
 }
 
-/// In Redis, a key is the same in all databases for this. Here only changes in the database that was read are told.
+/// For tracking, Redis does not distinguish databases. Here only changes in the read database are sent.
 #[test]
 fn databases_are_told_apart() {
     let server = workers();
@@ -712,7 +712,7 @@ fn databases_are_told_apart() {
     assert_eq!(told(&mut c), [invalidate("k")]);
 }
 
-/// Caches never keep what is out of date: each client applies what it is told in the order in which it comes.
+/// Caches never keep stale values: each client applies its messages in order of arrival.
 #[test]
 fn caches_are_right_while_many_change_keys() {
     const KEYS: usize = 30;
@@ -759,7 +759,7 @@ fn caches_are_right_while_many_change_keys() {
                         cache[key] = Some(next(&mut c, &mut cache));
                     }
                 }
-                // When all writers are done, what is still cached is what is there.
+                // When all writers have finished, the cached values are the current ones.
                 let mut other = server.connect_resp3();
                 wait_until("writers are done", || {
                     let list = other.ask("CLIENT LIST").text().to_owned();
@@ -784,7 +784,7 @@ fn caches_are_right_while_many_change_keys() {
     });
 }
 
-/// A command with so many arguments would run away from its worker, which knows what the connection tracks.
+/// So many arguments would otherwise move the command off its worker, which has the tracking state.
 #[test]
 fn a_client_may_have_many_prefixes() {
     let server = workers();
@@ -806,8 +806,8 @@ fn a_client_may_have_many_prefixes() {
     assert_eq!(info(&mut writer, "tracking_total_prefixes"), 0);
 }
 
-/// What a client that reads a stream as it grows keeps of it is never out of date: a change behind the reply is told,
-/// also if the change before it was told before the command was served.
+/// A client that reads a growing stream never keeps a stale copy: it is told about a change after the reply, even if
+/// it was already told about the change before it, which served the command.
 #[test]
 fn a_read_that_was_served_late_is_told_of() {
     let server = workers();
@@ -825,7 +825,7 @@ fn a_read_that_was_served_late_is_told_of() {
                 c.check("CLIENT CACHING YES", "+OK");
             }
             c.request(&line.split(' ').collect::<Vec<_>>());
-            // It looks at the stream in vain, which is told.
+            // It finds no new entry in the stream, but it is now tracked.
             wait_until("it has read", || info(&mut writer, "tracking_total_keys") == 1);
             writer.check("XADD s 2-0 a 1", r#""2-0""#);
             c.expect(&invalidate("s"));
@@ -835,7 +835,7 @@ fn a_read_that_was_served_late_is_told_of() {
                 false => reply.to_owned(),
             };
             let next = c.reply().to_string();
-            // A change that the reply shows may be told as well, before it.
+            // There may also be an earlier message for a change that the reply contains.
             let next = if next == invalidate("s") { c.reply().to_string() } else { next };
             assert_eq!(next, expected, "{line}, {options}");
             writer.check("XADD s 7-0 a 1", r#""7-0""#);
@@ -879,7 +879,7 @@ fn client_caching_holds_for_one_command_that_does_not_block_too() {
     assert_eq!(told(&mut c), [invalidate("k")]);
 }
 
-/// A transaction that takes long runs away from the worker that knows what the connection tracks.
+/// A long transaction leaves the worker, which knows the tracking state of the connection.
 #[test]
 fn a_long_transaction_shows_how_keys_are_tracked() {
     let server = workers();

@@ -1,4 +1,4 @@
-//! MULTI, EXEC and DISCARD: what is queued, what is refused, and what EXEC does with it.
+//! MULTI, EXEC and DISCARD: queued and refused commands, and their execution by EXEC.
 
 use tierce_harness::{Connection, Server, TempDir, encode, wait_until};
 
@@ -12,7 +12,7 @@ fn check_all(c: &mut Connection, exchanges: &[(&str, &str)]) {
     }
 }
 
-/// The field of a line of CLIENT LIST.
+/// Returns the field of a line of CLIENT LIST.
 fn field(line: &str, name: &str) -> String {
     let found = line.split_whitespace().find_map(|field| field.strip_prefix(&format!("{name}=")));
     found.unwrap_or_else(|| panic!("{name} in {line}")).to_owned()
@@ -199,7 +199,7 @@ fn replies_can_be_switched_off_inside() {
         let bytes: Vec<u8> = lines.iter().flat_map(|line| encode(&words(line))).collect();
         c.send(bytes);
     };
-    // Replies behind OFF are left out, and the array is announced as long as it is.
+    // Replies after OFF are left out, and the array's length counts only the rest.
     sent(&mut c, &["MULTI", "PING", "CLIENT REPLY OFF", "PING", "CLIENT REPLY ON", "EXEC", "PING"]);
     c.expect("+OK");
     (0..4).for_each(|_| c.expect("+QUEUED"));
@@ -240,7 +240,7 @@ fn the_queue_is_shown_and_bounded() {
     c.check("EXEC", "[+OK, +OK]");
     assert_eq!((field(&line(), "multi"), field(&line(), "multi-mem")), ("-1".into(), "0".into()));
     assert_eq!(field(&line(), "cmd"), "exec");
-    // A client that has more kept than the limit allows is closed.
+    // A client whose queue exceeds the limit is closed.
     c.check("MULTI", "+OK");
     (0..8).for_each(|_| c.request(&["SET", "key", &value]));
     let replies = String::from_utf8(c.rest()).expect("text");
@@ -263,9 +263,9 @@ fn gates_are_passed_when_queueing_and_at_exec() {
     check_all(&mut reader, &[("MULTI", "+OK"), ("GET a", "+QUEUED"), ("DEL b", "+QUEUED")]);
     other.check("CONFIG SET maxmemory 1", "+OK");
     c.check("EXEC", &format!("-EXECABORT Transaction discarded because of: {full}"));
-    // What takes no memory runs.
+    // Commands that take no memory run.
     reader.check("EXEC", "[\"1\", :0]");
-    // Nothing is queued: that takes memory, whatever it will do.
+    // Nothing is queued, because any queued command takes memory.
     check_all(&mut c, &[("MULTI", "+OK"), ("GET a", &format!("-{full}")), ("EXEC", ABORTED)]);
     check_all(&mut c, &[("MULTI", "+OK"), ("DISCARD", "+OK"), ("GET a", "\"1\"")]);
 }
@@ -392,7 +392,7 @@ fn values_on_disk_are_fetched_before_shards_are_locked() {
     }
     for first in (0..KEYS).step_by(8) {
         c.check("MULTI", "+OK");
-        // In another database and back: which key is meant depends on what is queued.
+        // To another database and back: the meaning of a key depends on the queued commands.
         ["SELECT 1", "GET key:0", "SELECT 0"].iter().for_each(|line| c.check(line, "+QUEUED"));
         for key in first..first + 8 {
             c.check(&format!("GET key:{key}"), "+QUEUED");

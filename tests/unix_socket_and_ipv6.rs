@@ -1,4 +1,4 @@
-//! The same data on every address that the server listens on.
+//! All addresses that the server listens on have the same data.
 
 use std::net::{Ipv6Addr, TcpListener};
 use std::os::unix::fs::PermissionsExt;

@@ -1,4 +1,4 @@
-//! An operation that does not exist, or is called wrongly, is an error; the connection goes on.
+//! An unknown command, or a wrong call of a command, is an error, and the connection continues.
 
 use tierce_harness::encode;
 

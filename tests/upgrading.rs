@@ -1,6 +1,6 @@
-//! From one version to another, and back by a snapshot: what `docs/upgrading.md` promises.
+//! From one version to another, and back by a snapshot: the guarantees of `docs/upgrading.md`.
 //!
-//! That directories of earlier versions open is in `released_formats.rs`.
+//! `released_formats.rs` tests that directories of earlier versions open.
 
 use std::collections::BTreeMap;
 use std::fs;
@@ -13,7 +13,7 @@ use tierce_harness::{TempDir, thaw};
 use crate::released_formats::{FIXTURES, contents::listing};
 use crate::{launch, program};
 
-/// What a tool of the program is called for with `arguments`: its exit code, and all that it says.
+/// Runs a tool of the program with `arguments`. Returns its exit code and all output.
 fn tool(program: &Path, arguments: &[&str]) -> (Option<i32>, String) {
     let output = Command::new(program).args(arguments).output().expect("the program");
     let said = [output.stdout, output.stderr].concat();
@@ -24,7 +24,7 @@ fn text(path: &Path) -> &str {
     path.to_str().expect("a path of text")
 }
 
-/// The directory that an earlier version left, of this kind.
+/// Returns the directory of this kind that an earlier version left.
 fn left_behind(kind: &str) -> (TempDir, PathBuf, String) {
     let scratch = TempDir::new();
     let dir = scratch.path().join("data");
@@ -35,7 +35,7 @@ fn left_behind(kind: &str) -> (TempDir, PathBuf, String) {
     (scratch, dir, contents)
 }
 
-/// All files below a directory, with their bytes.
+/// Returns all files below a directory, with their bytes.
 fn files(dir: &Path) -> BTreeMap<PathBuf, Vec<u8>> {
     let mut found = BTreeMap::new();
     for entry in fs::read_dir(dir).expect("a directory") {
@@ -49,7 +49,7 @@ fn files(dir: &Path) -> BTreeMap<PathBuf, Vec<u8>> {
     found
 }
 
-/// Which format versions the page says are written, by file.
+/// Returns the format versions that the page lists, by file.
 fn versions_of_the_page() -> BTreeMap<String, u32> {
     let page = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../docs/upgrading.md");
     let page = fs::read_to_string(page).expect("the page");
@@ -61,19 +61,19 @@ fn versions_of_the_page() -> BTreeMap<String, u32> {
     .collect()
 }
 
-/// The version in a file of the storage engine: behind its magic number.
+/// Returns the version in a file of the storage engine, which follows the magic number.
 fn version_in(file: &Path) -> u32 {
     let bytes = fs::read(file).expect("a file");
     u32::from_le_bytes(bytes[8..12].try_into().expect("four bytes"))
 }
 
-/// The first file in `dir` whose name ends like this.
+/// Returns the first file in `dir` whose name ends like this.
 fn file_in(dir: &Path, end: &str) -> PathBuf {
     let found = files(dir).into_keys().find(|path| text(path).ends_with(end));
     found.unwrap_or_else(|| panic!("no {end} in {}", dir.display()))
 }
 
-/// A directory's data, exported in the format that the name's ending says.
+/// Returns a directory's data, exported in the format of the name's extension.
 fn exported(dir: &Path, to: &Path) -> Vec<u8> {
     let format = if text(to).ends_with(".rdb") { "rdb" } else { "jsonl" };
     let call = ["export", text(to), "--format", format, "--dir", text(dir)];
@@ -103,7 +103,7 @@ fn the_page_has_the_versions_of_the_files_that_are_written() {
     assert_eq!(version_in(&file_in(&dir, "wal/MANIFEST")), page["MANIFEST"]);
     assert_eq!(version_in(&file_in(&dir, ".seg")), page["00000001.seg"]);
     assert_eq!(version_in(&file_in(&dir, ".cold")), page["00000001.cold"]);
-    // The directory has hashes with deadlines of fields, a server with one string has none.
+    // The directory has hashes with deadlines of fields; a server with one string has none.
     let expiring = exported(&dir, &scratch.path().join("expiring.rdb"));
     assert_eq!(expiring[..9], *b"REDIS0012");
     let plain = scratch.path().join("plain");
@@ -118,7 +118,7 @@ fn the_page_has_the_versions_of_the_files_that_are_written() {
     assert!(String::from_utf8_lossy(&lines).lines().next().unwrap().contains(&header), "{header}");
 }
 
-/// Gives a file of the storage engine another version, with a checksum at `crc` that is right.
+/// Sets the version of a file of the storage engine, with a correct checksum at `crc`.
 fn set_version(file: &Path, version: u32, crc: usize) {
     let mut bytes = fs::read(file).expect("a file");
     bytes[8..12].copy_from_slice(&version.to_le_bytes());
@@ -127,7 +127,7 @@ fn set_version(file: &Path, version: u32, crc: usize) {
     fs::write(file, bytes).expect("space");
 }
 
-/// Calls everything that opens a directory: each says so in one line, and changes nothing.
+/// Runs everything that opens a directory. Each reports this line and changes nothing.
 fn is_refused(dir: &Path, line: &str) {
     let before = files(dir);
     let (away, socket) = (dir.with_extension("rdb"), dir.with_extension("socket"));
@@ -184,8 +184,8 @@ fn a_snapshot_and_lines_in_a_newer_format_are_refused() {
     assert!(files(scratch.path()) == before, "a file was changed");
 }
 
-/// The way back: an export by this version, an import by the one before. Without such a program this one imports,
-/// which shows that the snapshot has everything.
+/// Going back: an export by this version, an import by the one before. Without that program this version imports,
+/// which shows that the snapshot is complete.
 #[test]
 fn a_snapshot_takes_all_data_back() {
     let earlier = std::env::var_os("TIERCE_PREVIOUS_PROGRAM").map(PathBuf::from);

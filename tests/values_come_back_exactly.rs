@@ -1,4 +1,4 @@
-//! A value is a row of bytes. Whatever it looks like, it comes back as it went in.
+//! A value is a sequence of bytes. Whatever its contents, it comes back unchanged.
 
 use tierce_harness::{Random, Server};
 
@@ -22,7 +22,7 @@ fn check(server: &Server, value: &[u8]) {
     assert!(c.ask("GET key").bytes() == value, "{shown}");
 }
 
-/// Servers that keep integers as integers must not take these for such.
+/// Servers that store integers as integers must not convert these.
 #[test]
 fn texts_that_look_like_numbers() {
     let server = server();
@@ -114,7 +114,7 @@ fn keys_are_bytes_too() {
     let mut random = Random::new(9);
     let mut keys: Vec<Vec<u8>> = (0..=255).map(|byte| vec![byte]).collect();
     keys.extend([15, 16, 17, 100, 1000, 10_000].map(|len| random.bytes(len)));
-    // Keys with a long common beginning, and keys that are the beginning of others.
+    // Keys with a long common prefix, and keys that are a prefix of others.
     keys.extend((0..100).map(|n| [vec![b'p'; 500], n.to_string().into_bytes()].concat()));
     for (n, key) in keys.iter().enumerate() {
         c.call(&[b"SET", &key[..], n.to_string().as_bytes()]);

@@ -1,13 +1,13 @@
-//! WATCH and UNWATCH: after which changes EXEC does nothing.
+//! WATCH and UNWATCH: the changes after which EXEC does nothing.
 //!
-//! What is expected is what redis-server 7.0.15 does. All tests but those of other protocols and of what is shown
-//! also run against it.
+//! The expected replies are those of redis-server 7.0.15. All tests also run against it, except those of other
+//! protocols and of the server's reports.
 
 use tierce_harness::{Both, Connection, Server, encode, wait_until};
 
 use crate::{launch, server};
 
-/// Watches in one database while others change things, and says whether EXEC does nothing then.
+/// Watches in one database while others change keys. Returns true if EXEC then does nothing.
 fn is_dirty_after(server: &Server, before: &str, watch: &str, changes: &[&str]) -> bool {
     let (mut c, mut other) = (server.connect(), server.connect());
     other.check("FLUSHALL", "+OK");
@@ -18,7 +18,7 @@ fn is_dirty_after(server: &Server, before: &str, watch: &str, changes: &[&str]) 
     !exec(&mut c)
 }
 
-/// Whether a transaction is executed.
+/// Returns true if a transaction is executed.
 fn exec(c: &mut Connection) -> bool {
     c.check("MULTI", "+OK");
     c.check("PING", "+QUEUED");
@@ -128,7 +128,7 @@ fn commands_between_multi_and_exec_count_if_others_sent_them() {
     other.check("SET k 7", "+OK");
     c.check("EXEC", "nil-array");
     c.check("GET k", "\"7\"");
-    // An error while queueing goes before.
+    // An error while queueing takes precedence.
     c.check("WATCH k", "+OK");
     other.check("SET k 8", "+OK");
     c.check("MULTI", "+OK");
@@ -153,7 +153,7 @@ fn a_pipeline_sees_its_own_changes() {
     replies.iter().for_each(|reply| c.expect(reply));
 }
 
-/// A command with so many arguments runs on another thread: what is watched and queued goes there and comes back.
+/// A command with so many arguments runs on another thread: watched keys and queued commands move there and back.
 #[test]
 fn any_number_of_keys_is_watched() {
     let server = server();
@@ -180,7 +180,7 @@ fn any_number_of_keys_is_watched() {
     c.check("EXEC", "[+OK, :2]");
 }
 
-/// The time of the server in milliseconds.
+/// Returns the time of the server in milliseconds.
 fn now_ms(c: &mut Connection) -> i64 {
     let reply = c.ask("TIME");
     let part = |n: usize| reply.items()[n].text().parse::<i64>().expect("a number");
@@ -226,7 +226,7 @@ fn a_key_that_had_expired_before_it_was_watched_was_not_there() {
         _ = other.ask(look);
         assert_eq!(!exec(&mut c), is_dirty, "{look}");
     }
-    // And one that comes from another database has not come.
+    // An expired key of another database does not count as one that came.
     other.check("FLUSHALL", "+OK");
     other.check("SELECT 1", "+OK");
     let deadline_ms = set_short(&mut other, "k");

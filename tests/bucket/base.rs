@@ -1,5 +1,5 @@
-//! A base: a snapshot that has what no object of the log before it has. Followers load it, and a directory brings one
-//! only with what is really behind the log.
+//! A base: a snapshot of data that the earlier objects of the log do not have. Followers load it. A directory only
+//! makes one from data that follow the log.
 
 use std::fs;
 use std::path::Path;
@@ -14,12 +14,12 @@ use super::{
 use crate::launch;
 use crate::replication::fake_replica::{copy as copy_of, line};
 
-/// A server with its data in `dir`, and no bucket.
+/// Starts a server with its data in `dir`, without a bucket.
 fn start_alone(dir: &Path) -> Server {
     launch().keeping().with("dir", &dir.display().to_string()).start()
 }
 
-/// A bucket that takes no snapshots.
+/// Makes a bucket that takes no snapshots.
 fn without_snapshots() -> TempDir {
     let bucket = TempDir::new();
     fs::write(bucket.path().join("snapshot"), "no directory").expect("written");
@@ -34,7 +34,7 @@ fn wait_for_state(c: &mut Connection, state: &str) {
     wait_until("it has this state", || info(c, "bucket_state") == state);
 }
 
-/// A rewrite of the local log drops the last place that both logs have.
+/// Rewrites the local log, which drops the last position that both logs share.
 fn rewrite(c: &mut Connection) {
     c.ask("BGREWRITEAOF");
     wait_until("it is through", || c.ask("INFO persistence").text().contains("\r\naof_rewrites:1"));
@@ -82,7 +82,7 @@ fn a_follower_loads_the_base_of_an_owner_that_was_killed() {
     wait_for_state(&mut a, "following");
     assert!(has_snapshot(&mut a));
     wait_until("it has the base", || contents(&mut b) == expected);
-    // So has one that was away meanwhile.
+    // A follower that was away meanwhile also has it.
     kill(follower);
     write_everything(&mut a, 3);
     rewrite(&mut a);
@@ -116,7 +116,7 @@ fn what_was_written_without_the_bucket_after_an_orderly_end_comes_with_a_base() 
     compare(server, &bucket);
 }
 
-/// What has followed, and was written without its bucket, is not what the log has.
+/// A follower's writes without its bucket are not in the log, so they are put aside.
 #[test]
 fn what_was_written_in_a_followers_directory_without_the_bucket_is_put_aside() {
     let (bucket, first, second) = (TempDir::new(), TempDir::new(), TempDir::new());
@@ -144,7 +144,7 @@ fn what_was_written_in_a_followers_directory_without_the_bucket_is_put_aside() {
     start_alone(&aside).connect().check("GET only", "\"here\"");
 }
 
-/// The same where the follower had claimed the log, but did not know it yet: its data are no base.
+/// The follower had claimed the log without knowing it yet. Its data are no base either.
 #[test]
 fn what_was_written_without_the_bucket_after_a_claim_of_a_follower_is_no_base() {
     let (bucket, first, second) = (TempDir::new(), TempDir::new(), TempDir::new());
@@ -170,7 +170,7 @@ fn what_was_written_without_the_bucket_after_a_claim_of_a_follower_is_no_base() 
     }
 }
 
-/// An empty directory whose restore was cut short, and that was written without its bucket then, brings no base.
+/// A restore was interrupted, and then the directory was written to without its bucket. It makes no base.
 #[test]
 fn what_was_written_without_the_bucket_instead_of_a_restore_is_no_base() {
     let (bucket, first, second) = (TempDir::new(), TempDir::new(), TempDir::new());
@@ -180,7 +180,7 @@ fn what_was_written_without_the_bucket_instead_of_a_restore_is_no_base() {
     let server = start(second.path(), &bucket).start();
     server.connect().check("GET k", "\"1\"");
     kill(server);
-    // As it is before the restore is complete.
+    // This is the state before the restore is complete.
     for found in fs::read_dir(second.path()).unwrap().flatten() {
         let (path, name) = (found.path(), found.file_name().into_string().unwrap());
         if name.starts_with("wal") {
@@ -198,7 +198,7 @@ fn what_was_written_without_the_bucket_instead_of_a_restore_is_no_base() {
     }
 }
 
-/// The power fails right after a follower has put its CLAIM: neither the end of its local log nor its new state are on
+/// The power fails right after a follower has put its CLAIM: neither the end of its local log nor its new state is on
 /// the device.
 #[test]
 fn a_follower_without_the_end_of_its_local_log_brings_no_base_after_its_claim() {
@@ -233,7 +233,7 @@ fn a_follower_without_the_end_of_its_local_log_brings_no_base_after_its_claim() 
     }
 }
 
-/// A follower whose own CLAIM lets nobody take over was killed before it knew that it owns the log.
+/// A follower was killed before it knew that it owns the log. Its own CLAIM prevents takeovers.
 #[test]
 fn a_follower_takes_over_from_its_own_claim_that_lets_no_other_do_so() {
     let (bucket, first, second) = (TempDir::new(), TempDir::new(), TempDir::new());
@@ -259,15 +259,15 @@ fn a_follower_takes_over_from_its_own_claim_that_lets_no_other_do_so() {
     }
 }
 
-/// The one who saves waits for a mark in the stream, which waits for the bucket, and that for its base: for the one who
-/// saves.
+/// The saver waits for a mark in the stream, which waits for the bucket, which waits for its base, which waits for
+/// the saver.
 #[test]
 fn a_base_and_a_full_copy_do_not_wait_for_each_other() {
     let (bucket, dir) = (without_snapshots(), TempDir::new());
     let server = start_alone(dir.path());
     server.connect().check("SET k v", "+OK");
     stop(server);
-    // With a lease, replicas get what the bucket has.
+    // With a lease, replicas only get records that the bucket has.
     let server = for_long(dir.path(), &bucket).with("repl-diskless-sync-delay", "0").start();
     let mut c = server.connect();
     wait_for_state(&mut c, "base");
@@ -277,11 +277,11 @@ fn a_base_and_a_full_copy_do_not_wait_for_each_other() {
         replica.send("PSYNC ? -1\r\n");
         replica
     };
-    // Long before the requests for it are given up.
+    // Long before its requests time out.
     wait_until("the failure is told", || server.output().contains("No snapshot in the bucket yet"));
     let mut replica = ask();
     wait_until("a replica waits", || c.ask("INFO replication").text().contains("wait_bgsave"));
-    // Nothing else holds the one who saves for long.
+    // Nothing else delays the saver for long.
     let saves = |c: &mut Connection| {
         wait_until("a save begins", || c.ask("BGSAVE").to_string().starts_with("+Background"));
     };
@@ -313,14 +313,14 @@ fn a_base_that_counts_while_the_store_was_away_is_no_state_for_ever() {
     wait_for_state(&mut c, "base");
     let away = Away::begin(&bucket);
     allow_snapshots(&bucket);
-    // Its parts are there, and the record is not.
+    // Its parts are there, but the record is not.
     wait_for_state(&mut c, "away");
     away.end();
     wait_until("it has a snapshot", || has_snapshot(&mut c));
     wait_for_state(&mut c, "following");
 }
 
-/// A crash leaves the beginning of a batch in the bucket. Nobody waits for the rest of it.
+/// A crash leaves the beginning of a batch in the bucket. Nothing waits for the rest of it.
 #[test]
 fn a_batch_that_a_crash_has_cut_short_costs_no_follower_its_place() {
     let (bucket, first) = (TempDir::new(), TempDir::new());
@@ -330,7 +330,7 @@ fn a_batch_that_a_crash_has_cut_short_costs_no_follower_its_place() {
     wait_for_bucket(&mut a);
     let last_object = |c: &mut Connection| info(c, "bucket_last_object").parse::<u64>().unwrap();
     let before = last_object(&mut a);
-    // More than an object has.
+    // More than one object holds.
     let script =
         "for i = 1, 8 do redis.call('SET', 'k' .. i, string.rep(i, 10000000)) end return 'OK'";
     assert_eq!(a.call(&[b"EVAL", script.as_bytes(), b"0"]).text(), "OK");
@@ -342,7 +342,7 @@ fn a_batch_that_a_crash_has_cut_short_costs_no_follower_its_place() {
         paths.sort();
         paths
     };
-    // The kind of a record, in its header.
+    // The type of a record, in its header.
     let is_batch = |path: &Path| fs::read(path).expect("an object")[10] == 5;
     let all = objects();
     let behind = &all[before as usize..];

@@ -1,4 +1,4 @@
-//! Objects of the log that are not what they were, or missing: starts and restores refuse them by name.
+//! Damaged or missing objects of the log: starts and restores refuse them by name.
 
 use std::fs;
 use std::os::unix::fs::symlink;
@@ -89,7 +89,7 @@ fn an_object_that_is_missing_is_refused_by_name() {
     server.connect().check("DBSIZE", ":10");
 }
 
-/// As a store may be behind a crash of its own: it refuses to create an object that it does not have.
+/// A store may lose data in a crash of its own. It then refuses to create an object that it does not have.
 #[test]
 fn a_start_says_that_the_store_contradicts_itself_and_goes_on_when_it_does_not() {
     let (bucket, dir) = (TempDir::new(), TempDir::new());

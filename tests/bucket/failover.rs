@@ -1,4 +1,4 @@
-//! An owner as a primary: what its replicas get, and FAILOVER, by which the log is free for the next owner.
+//! An owner as a primary: the records that its replicas get, and FAILOVER, which releases the log for the next owner.
 
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread;
@@ -39,7 +39,7 @@ fn replicas_of_an_owner_get_what_is_committed() {
     stop(server);
 }
 
-/// Nor do they get more when it becomes a replica. Its link begins behind what it has changed, and waits for that.
+/// Nor do they get more when it becomes a replica. Its link begins after its own changes, and waits for them.
 #[test]
 fn replicas_of_an_owner_that_becomes_a_replica_get_what_is_committed() {
     for is_succeeded in [true, false] {
@@ -57,7 +57,7 @@ fn replicas_of_an_owner_that_becomes_a_replica_get_what_is_committed() {
         primary.connect().check("SET other 1", "+OK");
         let away = Away::begin(&bucket);
         c.check("SET uncommitted 1", "+OK");
-        // One that does not answer, another one, and that again.
+        // An unreachable primary, another one, and the first one again.
         for port in [1, primary.port(), 1] {
             c.check(&format!("REPLICAOF 127.0.0.1 {port}"), "+OK");
             assert!(replica.connection.is_silent_for(MOMENT), "it has what the bucket has not");
@@ -70,8 +70,8 @@ fn replicas_of_an_owner_that_becomes_a_replica_get_what_is_committed() {
     }
 }
 
-/// The bucket may hold the link back of an owner that is a replica. Nothing more comes then, so that those below are
-/// not waited for in vain.
+/// The bucket may block the link of an owner that is a replica. Nothing more comes then, so the shutdown does not
+/// wait for the replicas below.
 #[test]
 fn a_shutdown_while_the_bucket_holds_the_link_back_ends_when_those_below_have_everything() {
     let (bucket, dir) = (TempDir::new(), TempDir::new());
@@ -115,7 +115,7 @@ fn who_waits_for_replicas_does_not_wait_for_the_interval() {
     level.check("CLIENT DURABILITY replicas:1", "+OK");
     let is_over = AtomicBool::new(false);
     thread::scope(|scope| {
-        // Others go on writing, and wait for nothing.
+        // Other clients continue to write, and wait for nothing.
         let (mut other, is_over) = (server.connect(), &is_over);
         scope.spawn(move || {
             while !is_over.load(Ordering::Relaxed) {
@@ -162,7 +162,7 @@ fn failover_leaves_all_that_was_acknowledged_to_the_next_owner() {
                 })
             })
             .collect();
-        // Of each, one is acknowledged when the next one is there.
+        // Each write is acknowledged when the next one is there.
         wait_until("all write", || c.ask("EXISTS 0:1 1:1 2:1 3:1").int() == 4);
         c.check("FAILOVER", "+OK");
         assert_eq!(server.wait_for_end().code(), Some(1));
@@ -191,7 +191,7 @@ fn a_failover_that_takes_too_long_is_given_up() {
     let mut c = server.connect();
     wait_for_bucket(&mut c);
     let away = Away::begin(&bucket);
-    // It is to wait for an hour, so nobody knows yet that the store is away.
+    // The interval is an hour, so the server does not know yet that the store is away.
     c.check("SET k v", "+OK");
     c.check("FAILOVER TIMEOUT 200", "+OK");
     wait_until("it is over", || {

@@ -1,5 +1,5 @@
-//! A server that follows the log in a bucket which another one owns: it has all of it, from wherever it begins, and
-//! only answers reads.
+//! A follower of a log in a bucket that another server owns: it gets the whole log from any starting point, and only
+//! answers reads.
 
 use std::io::{Read, Write};
 use std::net::{Ipv4Addr, TcpStream};
@@ -41,7 +41,7 @@ fn a_follower_that_starts_in_the_middle_of_a_batch_has_all_of_it() {
     wait_for_bucket(&mut a);
     let last_object = |c: &mut Connection| info(c, "bucket_last_object").parse::<u64>().unwrap();
     let middle = last_object(&mut a) + 1;
-    // More than an object has.
+    // More than one object holds.
     let script =
         "for i = 1, 8 do redis.call('SET', 'k' .. i, string.rep(i, 10000000)) end return 'OK'";
     assert_eq!(a.call(&[b"EVAL", script.as_bytes(), b"0"]).text(), "OK");
@@ -55,7 +55,7 @@ fn a_follower_that_starts_in_the_middle_of_a_batch_has_all_of_it() {
             std::fs::rename(from.path().join(name), to.path().join(name)).unwrap();
         }
     };
-    // A start whose local log ends in the middle of a batch has to load all data anew.
+    // If the local log ends in the middle of a batch, a start has to load all data again.
     for restarts in [0, 2] {
         let dir = TempDir::new();
         moved(&bucket, &away);
@@ -75,7 +75,7 @@ fn a_follower_that_starts_in_the_middle_of_a_batch_has_all_of_it() {
     }
 }
 
-/// Has the owner delete what is older than a new snapshot, this object among it.
+/// Makes the owner delete objects older than a new snapshot, including this one.
 fn prune(owner: &mut Connection, object: &Path) {
     assert!(object.exists(), "{}", object.display());
     let snapshot = info(owner, "bucket_snapshot_object");
@@ -91,7 +91,7 @@ fn prune(owner: &mut Connection, object: &Path) {
 #[test]
 fn a_follower_that_pruning_has_overtaken_loads_all_data_anew() {
     let (bucket, first, second) = (TempDir::new(), TempDir::new(), TempDir::new());
-    // Objects are deleted when a lease is over.
+    // Objects are deleted after a lease has ended.
     let owner = joining(first.path(), &bucket).start();
     let mut a = owner.connect();
     write_everything(&mut a, 1);
@@ -104,7 +104,7 @@ fn a_follower_that_pruning_has_overtaken_loads_all_data_anew() {
         if is_restart {
             follower.wait_for_end();
         }
-        // Nothing of this is in the log any more.
+        // The log no longer contains any of this.
         a.check("DEL hash text:1", ":2");
         write_everything(&mut a, 2);
         a.check("FUNCTION DELETE lib2", "+OK");
@@ -170,7 +170,7 @@ fn a_follower_refuses_writes_in_every_protocol_and_says_who_owns_the_log() {
         assert!(b.ask(line).text().contains("follows the log in a bucket"), "{line}");
     }
     assert!(b.ask("FAILOVER").text().contains("replica"));
-    // What has expired there is gone here, and not before.
+    // Keys that expire on the owner are removed here, and not earlier.
     a.check("PEXPIRE k 1", ":1");
     wait_until("it has expired", || a.ask("EXISTS k").int() == 0);
     wait_until_followed(&mut a, &mut b);

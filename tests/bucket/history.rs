@@ -1,5 +1,4 @@
-//! The tools for the history that a bucket has, `tierce bucket`: any moment of it is restored or branched, it is
-//! verified and pruned.
+//! The tools for a bucket's history, `tierce bucket`: restore or branch any point in time, verify, and prune.
 
 use std::fs;
 use std::path::Path;
@@ -13,14 +12,14 @@ use super::{
 };
 use crate::launch;
 
-/// What a tool says that succeeds.
+/// Runs a tool successfully and returns its output.
 fn tell(arguments: &[&str]) -> String {
     let (code, said, error) = tool(arguments);
     assert_eq!(code, 0, "{arguments:?}: {error}");
     said
 }
 
-/// The contents of a data directory that has no bucket.
+/// Returns the contents of a data directory that has no bucket.
 fn contents_of(dir: &Path) -> Contents {
     let server = launch().keeping().with("dir", text(dir)).start();
     let all = contents(&mut server.connect());
@@ -28,7 +27,7 @@ fn contents_of(dir: &Path) -> Contents {
     all
 }
 
-/// The number of the last object, and the time that `tierce bucket list` says of it.
+/// Returns the number of the last object, and its time according to `tierce bucket list`.
 fn end(bucket: &TempDir) -> (String, String) {
     let listed = tell(&["list", "--bucket", &url(bucket)]);
     let line = listed.lines().next().unwrap_or_default();
@@ -53,7 +52,7 @@ fn every_moment_that_a_client_has_noted_can_be_restored() {
         let (number, time) = end(&bucket);
         moments.push((number.clone(), contents(&mut c)));
         moments.push((time.clone(), contents(&mut c)));
-        // What comes next has another time: the clock of the log counts milliseconds.
+        // The next change needs a different time: the clock of the log counts milliseconds.
         wait_until("the clock has gone on", || {
             c.check(&format!("SET clock {round}"), "+OK");
             wait_for_bucket(&mut c);
@@ -66,7 +65,7 @@ fn every_moment_that_a_client_has_noted_can_be_restored() {
         tell(&["restore", "--bucket", &url(&bucket), "--at", at, "--dir", text(&to)]);
         assert_eq!(&contents_of(&to), expected, "{at}");
     }
-    // All of this beside the owner, which still is one, and has the pins of no restore.
+    // All of this runs next to the owner, which stays the owner, and it leaves no pins of restores.
     c.check("SET behind 1", "+OK");
     wait_for_bucket(&mut c);
     let listed = tell(&["list", "--bucket", &url(&bucket)]);
@@ -131,7 +130,7 @@ fn a_branch_is_a_server_of_its_own_that_leaves_its_parent_alone() {
     let server = start(dir.path(), &bucket).start();
     assert_eq!(contents(&mut server.connect()), of_parent);
     stop(server);
-    // What the branch needs is kept.
+    // Objects that the branch needs are kept.
     let server = start(dir.path(), &bucket).start();
     wait_for_snapshot_of(&mut server.connect(), "SET more 1");
     stop(server);
@@ -142,7 +141,7 @@ fn a_branch_is_a_server_of_its_own_that_leaves_its_parent_alone() {
     assert_eq!(contents(&mut server.connect()), of_branch);
 }
 
-/// Has another snapshot taken, after this command.
+/// Waits until another snapshot was taken after this command.
 fn wait_for_snapshot_of(c: &mut Connection, command: &str) {
     let before = info(c, "bucket_snapshot_object");
     c.ask(command);
@@ -177,7 +176,7 @@ fn verify_finds_each_byte_that_was_flipped() {
         assert!(code != 0 && said.is_empty() && error.contains(&name), "{name}: {error}");
         fs::remove_file(path).expect("removed");
         let (code, said, error) = tool(&["verify", "--bucket", &url(&bucket), "--quiet"]);
-        // Without its last object, a log is as long as it was before that.
+        // Without its last object, a log looks like one that ended earlier.
         let is_last = name.starts_with("log/") && objects(&bucket).last() < Some(path);
         assert!(is_last || code == 1 && error.contains(&name), "{name}: {said} {error}");
         fs::write(path, bytes).expect("written");
@@ -216,7 +215,7 @@ fn prune_keeps_what_the_retention_needs_beside_a_running_owner() {
     let (code, _, error) =
         tool(&["restore", "--bucket", &url(&bucket), "--at", "5", "--dir", text(&gone)]);
     assert!(code == 2 && error.contains("5 cannot be restored"), "{error}");
-    // The owner goes on, and takes snapshots.
+    // The owner continues, and takes snapshots.
     wait_for_snapshot_of(&mut c, "SET further 1");
     let expected = contents(&mut c);
     stop(server);
@@ -237,7 +236,7 @@ fn a_snapshot_of_an_owner_that_is_a_replica_has_what_its_primary_has_not_removed
     wait_until("the owner has it", || c.ask("DBSIZE").int() == 1);
     p.check("SET brief v PX 2000", "+OK");
     wait_until("the owner has it", || c.ask("DBSIZE").int() == 2);
-    // Its clock is what counts, and it says nothing more.
+    // The primary's clock counts, and a stopped primary sends no deletions.
     primary.signal(Signal::STOP);
     wait_until("the time has come", || c.ask("EXISTS brief").int() == 0);
     c.check("DBSIZE", ":2");

@@ -1,4 +1,4 @@
-//! Requests over HTTP, which wait for the bucket or for the lease of its owner, and hold nothing up.
+//! HTTP requests that wait for the bucket or for the lease of its owner, without blocking others.
 
 use std::time::Duration;
 
@@ -7,7 +7,7 @@ use tierce_harness::{Connection, TempDir, wait_until};
 use super::lease::{Everything, start_briefly, to};
 use super::{Away, info, start as start_with_bucket, stop};
 
-/// A request that is answered before its connection closes.
+/// Makes a request that is answered before its connection closes.
 fn post(path: &str, body: &str) -> Vec<u8> {
     let len = body.len();
     let head = format!("POST {path} HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n");
@@ -58,7 +58,7 @@ fn writes_over_http_wait_for_the_bucket_together_and_hold_nothing_up() {
     }
     let answer = rest(pipeline);
     assert!(answer.ends_with(r#"[{"result":"OK"},{"result":"v"},{"result":"OK"}]"#), "{answer}");
-    // One was on its way, and the next one has the others.
+    // One put was in flight, and the next one has the others.
     let puts = objects(&mut c) - before;
     assert!(puts < 5, "{puts} objects for {WRITERS} writers");
     stop(all.server);

@@ -1,4 +1,4 @@
-//! An owner of a log in a bucket that another server may succeed (`bucket-takeover yes`): what it answers is true.
+//! An owner of a log that another server may take over (`bucket-takeover yes`): its replies are never stale.
 
 use std::fs;
 use std::net::{Ipv4Addr, SocketAddr};
@@ -13,23 +13,23 @@ use tierce_harness::{
 use super::{Away, info, start as start_with_bucket, stop, wait_for_bucket, wait_for_state};
 use crate::pedrokv::{GET, request};
 
-/// The shortest lease.
+/// Shortest lease.
 const LEASE: Duration = Duration::from_secs(1);
 
-/// Long enough to see something that must not happen, most of the time.
+/// Long enough to notice, most of the time, an event that must not happen.
 pub(super) const MOMENT: Duration = Duration::from_millis(300);
 
-/// A server that may be succeeded, with a lease that no test outlasts.
+/// Starts a server with takeover, and a lease longer than any test.
 pub(super) fn start(dir: &TempDir, bucket: &TempDir) -> Launch {
     start_with_bucket(dir.path(), bucket).with("bucket-takeover", "yes").with("bucket-lease", "600")
 }
 
-/// One with the shortest lease.
+/// Starts a server with takeover and the shortest lease.
 pub(super) fn start_briefly(dir: &TempDir, bucket: &TempDir) -> Launch {
     start(dir, bucket).with("bucket-lease", "1")
 }
 
-/// A server, and where it speaks its other protocols.
+/// A server, and the ports of its other protocols.
 pub(super) struct Everything {
     pub(super) server: Server,
     memcached: u16,
@@ -48,7 +48,7 @@ impl Everything {
         Self { server, memcached, pedrokv, http }
     }
 
-    /// A connection of each protocol, and a request on each that reads `key`.
+    /// Opens a connection of each protocol, each with a request that reads `key`.
     fn readers(&self, key: &str) -> Vec<(&'static str, Connection, Vec<u8>)> {
         let http =
             format!("GET /get/{key} HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\r\n");
@@ -61,7 +61,7 @@ impl Everything {
         ]
     }
 
-    /// What `/metrics` says, which passes no gate.
+    /// Returns a value of `/metrics`, which needs no lease.
     fn metric(&self, name: &str) -> Option<f64> {
         let mut c = to(self.http);
         c.send("GET /metrics HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\r\n");
@@ -91,11 +91,11 @@ fn an_owner_that_was_stopped_shows_nothing_that_is_old() {
     let mut readers = old.readers("k");
     let mut writer = old.server.connect();
     for (_, c, _) in &mut readers {
-        // Its worker has it.
+        // Gives the worker time to receive it.
         assert!(c.is_silent_for(Duration::from_millis(1)));
     }
     old.server.signal(Signal::STOP);
-    // The signal is sent to the process; its threads stop when they see it.
+    // The signal is sent to the process. Its threads stop one by one.
     wait_until("all its threads have stopped", || has_stopped(&old.server));
     let stopped = Instant::now();
     for (_, c, request) in &mut readers {
@@ -122,7 +122,7 @@ fn an_owner_that_was_stopped_shows_nothing_that_is_old() {
     stop(new);
 }
 
-/// Whether all threads of a server are stopped by a signal.
+/// Returns true if all threads of a server are stopped by a signal.
 fn has_stopped(server: &Server) -> bool {
     let threads = fs::read_dir(format!("/proc/{}/task", server.pid())).expect("a running server");
     threads.map(|thread| thread.expect("a thread").path().join("stat")).all(|stat| {
@@ -138,7 +138,7 @@ fn a_script_that_holds_the_data_for_longer_than_a_lease_deposes_nobody() {
     let mut c = all.server.connect();
     c.check("SET k v", "+OK");
     wait_for_bucket(&mut c);
-    // A snapshot is due at once, and the script is there before it.
+    // A snapshot is due at once, and the script runs before it.
     let script = "redis.call('GET', KEYS[1]) while true do end";
     let snapshot = encode(&["CONFIG", "SET", "bucket-snapshot-interval", "1"]);
     c.send([snapshot, encode(&["EVAL", script, "1", "k"])].concat());
@@ -146,7 +146,7 @@ fn a_script_that_holds_the_data_for_longer_than_a_lease_deposes_nobody() {
     let name = "tierce_bucket_renewals_total";
     let renewals = || all.metric(name).unwrap_or_default();
     let before = renewals();
-    // One each third of the lease: ten are more than three leases.
+    // One renewal each third of the lease: ten are more than three leases.
     wait_until("it is the owner for several leases", || renewals() >= before + 10.0);
     let mut other = all.server.connect();
     other.check("SCRIPT KILL", "+OK");
@@ -164,7 +164,7 @@ fn an_owner_that_publishes_and_writes_nothing_keeps_its_lease() {
     wait_until("the replica is there", || c.ask("WAIT 1 100").int() == 1);
     let renewals = || all.metric("tierce_bucket_renewals_total").unwrap_or_default();
     let (before, mut publishers) = (renewals(), Vec::new());
-    // Messages go to replicas in the order of the changes, so the thread that writes the log meets them as well.
+    // Messages go to replicas in the order of the changes, so the log writer thread has to handle them as well.
     wait_until("it is the owner for several leases", || {
         // Without a lease its reply would wait.
         let mut publisher = all.server.connect();
@@ -174,7 +174,7 @@ fn an_owner_that_publishes_and_writes_nothing_keeps_its_lease() {
     });
 }
 
-/// Something under the next number of the log that the server did not put there: the number.
+/// Puts a foreign object under the next number of the log. Returns the number.
 fn block(bucket: &TempDir) -> u64 {
     let log = bucket.path().join("log");
     let names = fs::read_dir(&log).expect("a log").flatten().map(|entry| entry.file_name());
@@ -197,7 +197,7 @@ fn a_record_that_was_on_its_way_before_a_request_proves_nothing_for_its_reply() 
     let blocked = block(&bucket);
     fs::File::create_new(object(&bucket, blocked + 1)).expect("it is free");
     all.wait_for_end_of_lease();
-    // A record is in flight, and is tried again and again.
+    // A record is in flight, and is retried again and again.
     let mut readers = all.readers("k");
     readers.iter_mut().for_each(|(_, c, request)| c.send(&request[..]));
     for (protocol, c, _) in &mut readers {
@@ -205,7 +205,7 @@ fn a_record_that_was_on_its_way_before_a_request_proves_nothing_for_its_reply() 
     }
     fs::remove_file(object(&bucket, blocked)).expect("removed");
     wait_until("the record is there", || object(&bucket, blocked).exists());
-    // Another server may have claimed the log behind that record.
+    // Another server may have claimed the log after that record.
     for (protocol, c, _) in &mut readers {
         assert!(c.is_silent_for(MOMENT), "{protocol}");
     }
@@ -361,7 +361,7 @@ fn the_lease_is_kept_without_writes_and_while_data_are_loaded() {
         assert!(c.ask(line).text().contains("can't set immutable config"), "{line}");
     }
     c.check("CONFIG GET bucket-lease", "[\"bucket-lease\", \"1\"]");
-    // A long interval between objects does not matter: a renewal takes with it what is there.
+    // A long interval between objects does not matter: a renewal includes pending records.
     c.check("CONFIG SET bucket-interval 3600000", "+OK");
     let before = renewals(&mut c);
     for _ in 0..3 {
@@ -380,13 +380,13 @@ fn a_directory_whose_server_was_killed_goes_on_and_keeps_its_lease_while_it_has_
     server.connect().check("SET k v", "+OK");
     server.signal(Signal::KILL);
     server.wait_for_end();
-    // As if its local log had no place that the bucket has, too: it needs a base.
+    // Simulates a local log without a position that the bucket has, too. It needs a base.
     let state = dir.path().join("bucket.state");
     let known = fs::read_to_string(&state).expect("the state");
     let without = |line: &str| if line.starts_with("cut ") { "cut -\n" } else { line }.to_owned();
     fs::write(&state, known.split_inclusive('\n').map(without).collect::<String>())
         .expect("written");
-    // No snapshot can be put, but records of the log can.
+    // Snapshots cannot be put, but records of the log can.
     let snapshots = bucket.path().join("snapshot");
     let _ = fs::remove_dir_all(&snapshots);
     fs::write(&snapshots, "no directory").expect("written");

@@ -1,5 +1,5 @@
-//! The level `bucket`: which replies wait until the log in the bucket has what was executed before them, and that this
-//! survives the machine. The level of replicas beside it.
+//! The level `bucket`: replies wait until the log in the bucket has all commands executed before them, so these
+//! survive the loss of the machine. Also its combination with the level of replicas.
 
 use std::time::Duration;
 
@@ -8,10 +8,10 @@ use tierce_harness::{Connection, Server, TempDir, encode, wait_until};
 use super::{Away, kill, start, stop, wait_for_state};
 use crate::replication::info as info_everywhere;
 
-/// Long enough to see something that must not happen, most of the time.
+/// Long enough to notice, most of the time, an event that must not happen.
 const MOMENT: Duration = Duration::from_millis(300);
 
-/// A server that has written to its bucket, and the bucket.
+/// Returns a server that has written to its bucket, and the bucket.
 fn server() -> (Server, TempDir, TempDir) {
     let (bucket, dir) = (TempDir::new(), TempDir::new());
     let server = start(dir.path(), &bucket).start();
@@ -22,7 +22,7 @@ fn id(c: &mut Connection) -> i64 {
     c.ask("CLIENT ID").int()
 }
 
-/// That nothing comes before the store is back, and then this.
+/// Expects that nothing comes before the store is back, and then this.
 fn expect_when_back(c: &mut Connection, away: Away, expected: &[&str]) {
     assert!(c.is_silent_for(MOMENT), "a reply that the bucket has not");
     away.end();
@@ -35,7 +35,7 @@ fn what_was_executed_at_the_level_keeps_it_when_the_same_packet_leaves_it() {
         let (server, bucket, _dir) = server();
         let mut c = server.connect();
         let away = Away::begin(&bucket);
-        // Another client has written what is read.
+        // Another client has written the value that is read.
         server.connect().check("SET other 1", "+OK");
         let words: Vec<&str> = line.split(' ').collect();
         let packet = [
@@ -49,7 +49,7 @@ fn what_was_executed_at_the_level_keeps_it_when_the_same_packet_leaves_it() {
     }
 }
 
-/// It is needed most when the bucket is away.
+/// Monitoring is most important while the bucket is away.
 #[test]
 fn monitoring_does_not_wait() {
     let (server, bucket, _dir) = server();
@@ -63,7 +63,7 @@ fn monitoring_does_not_wait() {
     assert_eq!(c.ask("HELLO 2").items().len(), 14);
     assert_eq!(c.ask("ROLE").items()[0].text(), "master");
     assert_eq!(c.ask("CONFIG GET appendfsync").items()[1].text(), "bucket");
-    // With data among them, all of what came together waits.
+    // If one of the commands reads data, the replies to all of them wait.
     c.send("PING\r\nGET k\r\nPING\r\n");
     assert!(c.is_silent_for(MOMENT) && writer.is_silent_for(MOMENT));
     away.end();
@@ -103,7 +103,7 @@ fn what_was_acknowledged_at_the_level_bucket_survives_the_machine() {
         for _ in 0..10 {
             expected = c.ask("INCR n").int();
         }
-        // Reads wait as well, for what others have written at another level.
+        // Reads also wait for writes of other clients at another level.
         let mut other = server.connect();
         other.check(&format!("SET seen {round}"), "+OK");
         c.check("GET seen", &format!("\"{round}\""));
@@ -124,7 +124,7 @@ fn writes_that_wait_for_replicas_need_a_stream_and_not_a_bucket() {
     stop(server);
 }
 
-/// How many replicas have what was written on their device, as they say within `timeout_ms`.
+/// Returns the number of replicas that confirm within `timeout_ms` that the writes are on their device.
 fn logged(primary: &mut Connection, timeout_ms: u64) -> i64 {
     primary.ask(&format!("WAITAOF 0 1 {timeout_ms}")).items()[1].int()
 }

@@ -1,16 +1,15 @@
-//! The log in a bucket, here a directory: what was written is there again on another machine, and only one server
-//! writes.
+//! The log in a bucket, here a directory: written data are available on another machine, and only one server writes.
 //!
-//! - `protocols`: what was written over every protocol is there; `spill`: values on disk are, too.
-//! - `start`: what a start does with a directory and a bucket; `restart`: one with the directory of an owner that was
-//!   killed; `base`: snapshots that have what the log has not.
-//! - `level`: which replies wait for the bucket.
-//! - `objects`: when the log is written and deleted; `damage`: objects that are not what they were; `store`: one that
-//!   is away, or has something of others.
+//! - `protocols`: writes over every protocol; `spill`: values on disk.
+//! - `start`: starts with a directory and a bucket; `restart`: starts with the directory of a killed owner; `base`:
+//!   snapshots of data that the log does not have.
+//! - `level`: replies that wait for the bucket.
+//! - `objects`: creation and deletion of the log's objects; `damage`: damaged objects; `store`: an unavailable store,
+//!   or one with objects of others.
 //! - `history`: the tools `restore`, `branch`, `verify` and `prune`.
-//! - `lease`: what an owner answers that another server may succeed, `http`: what it answers over HTTP; `failover`: how
-//!   it hands over, and what its replicas get.
-//! - `follower`: a server that follows the owner; `takeover`: one that succeeds it.
+//! - `lease`: replies of an owner with takeover; `http`: its replies over HTTP; `failover`: its handover, and the
+//!   records that its replicas get.
+//! - `follower`: a server that follows the owner; `takeover`: a server that replaces the owner.
 
 mod base;
 mod damage;
@@ -40,7 +39,7 @@ use tierce_harness::{Connection, Launch, Reply, Server, TempDir, wait_until};
 
 use crate::{launch, program};
 
-/// A start with its data in `dir` and its log in the bucket `bucket`.
+/// Makes a launch with the data in `dir` and the log in the bucket `bucket`.
 pub(crate) fn start(dir: &Path, bucket: &TempDir) -> Launch {
     launch()
         .keeping()
@@ -59,19 +58,19 @@ pub(crate) fn kill(mut server: Server) {
     server.wait_for_end();
 }
 
-/// A field of INFO bucket.
+/// Returns a field of INFO bucket.
 fn info(c: &mut Connection, name: &str) -> String {
     let text = c.ask("INFO bucket").text().to_owned();
     let line = text.lines().find_map(|line| line.strip_prefix(name)?.strip_prefix(':'));
     line.unwrap_or_default().to_owned()
 }
 
-/// Waits for a state of INFO's `bucket_state`: a server accepts connections before it knows the bucket.
+/// Waits for a state in INFO's `bucket_state`: a server accepts connections before it has read the bucket.
 fn wait_for_state(c: &mut Connection, state: &str) {
     wait_until(&format!("bucket_state is {state}"), || info(c, "bucket_state") == state);
 }
 
-/// Waits until everything that was done is in the bucket.
+/// Waits until all changes are in the bucket.
 pub(crate) fn wait_for_bucket(c: &mut Connection) {
     c.check("CLIENT DURABILITY bucket", "+OK");
     c.ask("DBSIZE");
@@ -84,17 +83,17 @@ fn wait_for_snapshot(c: &mut Connection) {
     c.check("CONFIG SET bucket-snapshot-interval 86400", "+OK");
 }
 
-/// What a start says that fails.
+/// Returns the output of a start that fails.
 fn refused(launch: &Launch) -> String {
     let outcome = launch.run();
     assert_ne!(outcome.code, Some(0));
     outcome.errors
 }
 
-/// The values of all keys as replies, and the functions.
+/// Values of all keys as replies, and the functions.
 type Contents = BTreeMap<String, Vec<Reply>>;
 
-/// All that a server has, in an order that does not depend on it. It may load other data meanwhile.
+/// Returns all data of a server, in a deterministic order. The server may load other data meanwhile.
 fn contents(c: &mut Connection) -> Contents {
     let mut all = BTreeMap::new();
     for db in 0..16 {
@@ -134,7 +133,7 @@ fn sorted(reply: &Reply, of: usize) -> Vec<Reply> {
     items.into_iter().flatten().collect()
 }
 
-/// Fields in order, each with its value and its deadline.
+/// Returns fields in order, each with its value and its deadline.
 fn hash(c: &mut Connection, key: &[u8]) -> Vec<Reply> {
     let mut parts = sorted(&c.call(&[b"HGETALL", key]), 2);
     let fields: Vec<_> = parts.iter().step_by(2).map(|field| field.bytes().to_vec()).collect();
@@ -144,7 +143,7 @@ fn hash(c: &mut Connection, key: &[u8]) -> Vec<Reply> {
     parts
 }
 
-/// Something of each kind, by each kind of command that changes it.
+/// Writes values of each type, with each kind of command that changes them.
 fn write_everything(c: &mut Connection, round: usize) {
     let far = 32_503_680_000_000_i64;
     let big = "b".repeat(3 << 20);
@@ -195,7 +194,7 @@ fn write_everything(c: &mut Connection, round: usize) {
     wait_until("what was to expire has", || c.ask("EXISTS gone").int() == 0);
 }
 
-/// Sends a request of PedroKV: the status of the response, and its data.
+/// Sends a request of PedroKV. Returns the status of the response, and its data.
 fn pedrokv_ask(port: u16, request: &[u8]) -> (u8, Vec<u8>) {
     let mut stream = TcpStream::connect((Ipv4Addr::LOCALHOST, port)).expect("a listener");
     stream.write_all(request).expect("it takes the bytes");
@@ -206,7 +205,7 @@ fn pedrokv_ask(port: u16, request: &[u8]) -> (u8, Vec<u8>) {
     (head[2], data)
 }
 
-/// The store of a bucket, which does not answer until this is dropped.
+/// A bucket whose store does not answer until this is dropped.
 struct Away {
     log: PathBuf,
     aside: PathBuf,
@@ -226,12 +225,12 @@ impl Away {
     }
 }
 
-/// A start with a short lease, which a busy machine holds all the same.
+/// Makes a launch with a short lease, which even a busy machine keeps.
 fn joining(dir: &Path, bucket: &TempDir) -> Launch {
     start(dir, bucket).with("bucket-takeover", "yes").with("bucket-lease", "3")
 }
 
-/// A start with a lease that is not over while a test runs.
+/// Makes a launch with a lease that does not end during a test.
 fn for_long(dir: &Path, bucket: &TempDir) -> Launch {
     joining(dir, bucket).with("bucket-lease", "3600")
 }
@@ -240,14 +239,14 @@ fn role(c: &mut Connection) -> String {
     c.ask("ROLE").items()[0].text().to_owned()
 }
 
-/// A field of INFO replication.
+/// Returns a field of INFO replication.
 fn replication(c: &mut Connection, name: &str) -> String {
     let text = c.ask("INFO replication").text().to_owned();
     let line = text.lines().find_map(|line| line.strip_prefix(name)?.strip_prefix(':'));
     line.unwrap_or_default().to_owned()
 }
 
-/// Waits until a follower has everything that was done before.
+/// Waits until a follower has all earlier changes.
 fn wait_until_followed(owner: &mut Connection, follower: &mut Connection) {
     wait_for_bucket(owner);
     let number = info(owner, "bucket_last_object").parse::<u64>().unwrap();
@@ -260,7 +259,7 @@ fn wait_for_owner(c: &mut Connection) {
     wait_until("it has taken over", || role(c) == "master");
 }
 
-/// The files of the log, by their numbers.
+/// Returns the files of the log, ordered by number.
 fn objects(bucket: &TempDir) -> Vec<PathBuf> {
     let entries = fs::read_dir(bucket.path().join("log")).expect("a log").flatten();
     let mut paths: Vec<_> = entries.map(|entry| entry.path()).collect();
@@ -268,7 +267,7 @@ fn objects(bucket: &TempDir) -> Vec<PathBuf> {
     paths
 }
 
-/// The names and bytes of all files of a bucket.
+/// Returns the names and bytes of all files of a bucket.
 fn files(dir: &Path) -> BTreeMap<PathBuf, Vec<u8>> {
     let mut files = BTreeMap::new();
     for entry in fs::read_dir(dir).expect("a directory").flatten() {
@@ -281,7 +280,7 @@ fn files(dir: &Path) -> BTreeMap<PathBuf, Vec<u8>> {
     files
 }
 
-/// Exit code of a tool, and what it said: on standard output, and on standard error.
+/// Runs a tool. Returns its exit code, standard output and standard error.
 fn tool(arguments: &[&str]) -> (i32, String, String) {
     let mut command = Command::new(program());
     let output = command.arg("bucket").args(arguments).output().expect("the program");

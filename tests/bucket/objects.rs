@@ -1,4 +1,4 @@
-//! When objects of the log are put, and when old ones are deleted.
+//! Creation of the log's objects, and deletion of old ones.
 
 use tierce_harness::{Connection, TempDir, wait_until};
 
@@ -20,7 +20,7 @@ fn a_long_interval_can_be_lowered_and_does_not_hide_the_lag() {
     c.check("CONFIG SET bucket-interval 100", "+OK");
     wait_until("the new interval acts", || objects(&mut c) == 3);
     c.check("CONFIG SET bucket-interval 3600000", "+OK");
-    // What fills an object does not wait, however long the interval is.
+    // Data that fill an object do not wait for the interval, however long it is.
     let value = "x".repeat(8 << 20);
     for _ in 0..5 {
         c.call(&["SET", "long", &value]);
@@ -40,7 +40,7 @@ fn an_old_log_is_deleted_and_what_is_left_is_enough() {
     }
     wait_for_snapshot(&mut c);
     c.check("SET behind 1", "+OK");
-    // Not before the lease that others may wait for.
+    // Not before the end of the lease, for which other servers may wait.
     wait_until("it is deleted", || objects(&bucket).len() < 10);
     let expected = contents(&mut c);
     stop(server);
@@ -63,7 +63,7 @@ fn an_old_log_is_deleted_although_there_are_snapshots_all_the_time() {
     let before = objects(&bucket);
     wait_until("it is deleted", || {
         c.ask("INCR counter");
-        // CLAIMs stay.
+        // CLAIMs are kept.
         before.iter().filter(|path| path.exists()).count() < 3
     });
     stop(server);

@@ -1,4 +1,4 @@
-//! What was written over any protocol is in the bucket: a server with an empty directory has all of it.
+//! Writes over any protocol are in the bucket: a server with an empty directory gets all of them.
 
 use tierce_harness::{Both, TempDir, free_port};
 
@@ -21,7 +21,7 @@ fn an_empty_directory_gets_all_that_was_written_over_every_protocol() {
     pedrokv_put(pedrokv, b"deleted", b"1");
     both.check(b"set item 77 0 5\r\nvalue\r\n", b"STORED\r\n");
     wait_for_snapshot(&mut c);
-    // In the log behind the snapshot.
+    // In the log after the snapshot.
     write_everything(&mut c, 2);
     pedrokv_put(pedrokv, b"later of pedrokv", &[255; 1000]);
     pedrokv_ask(pedrokv, &request(DELETE, 1, b"deleted", b""));
@@ -39,7 +39,7 @@ fn an_empty_directory_gets_all_that_was_written_over_every_protocol() {
     both.check(b"get item\r\n", b"VALUE item 77 5\r\nvalue\r\nEND\r\n");
     both.check(b"get other\r\n", b"VALUE other 4294967295 5\r\nvalue\r\nEND\r\n");
     c.check("FCALL f1 0", ":3");
-    // The local log of the restored directory has all of it, too.
+    // The local log of the restored directory has everything, too.
     let expected = contents(&mut c);
     kill(both.server);
     let server = start(second.path(), &bucket).start();

@@ -1,4 +1,4 @@
-//! The directory of an owner that was killed goes on with its bucket: what that lacks is sent from the local log.
+//! The directory of a killed owner continues with its bucket: it sends the missing records from its local log.
 
 use std::collections::BTreeMap;
 use std::fmt::Debug;
@@ -16,12 +16,12 @@ use super::{
 };
 use crate::launch;
 
-/// A server that sends nothing by itself.
+/// Starts a server that sends nothing on its own.
 pub(super) fn start_idle(dir: &Path, bucket: &TempDir) -> Server {
     start(dir, bucket).with("bucket-interval", "3600000").start()
 }
 
-/// Each string and sorted set, as DUMP has it. Of other types its bytes also depend on how the value came to be.
+/// Returns the DUMP of each string and sorted set. For other types it also depends on a value's history.
 fn dumps(c: &mut Connection) -> BTreeMap<Vec<u8>, Vec<u8>> {
     let mut all = BTreeMap::new();
     for db in 0..16 {
@@ -41,12 +41,12 @@ fn dumps(c: &mut Connection) -> BTreeMap<Vec<u8>, Vec<u8>> {
     all
 }
 
-/// Whether there was a new base since the log began.
+/// Returns true if there was a new base since the log began.
 pub(super) fn has_snapshot(c: &mut Connection) -> bool {
     info(c, "bucket_snapshot_object") != "0"
 }
 
-/// That there is no difference; else the first one.
+/// Checks that there is no difference, or fails with the first one.
 fn assert_same<K: Ord + Debug, V: PartialEq + Debug>(a: &BTreeMap<K, V>, b: &BTreeMap<K, V>) {
     let keys = a.keys().chain(b.keys());
     for key in keys {
@@ -55,7 +55,7 @@ fn assert_same<K: Ord + Debug, V: PartialEq + Debug>(a: &BTreeMap<K, V>, b: &BTr
     }
 }
 
-/// What the bucket has is what this server has, which is killed for that.
+/// Kills this server and checks that the bucket has all of its data.
 pub(super) fn compare(server: Server, bucket: &TempDir) {
     let mut c = server.connect();
     wait_for_bucket(&mut c);
@@ -87,13 +87,13 @@ fn a_killed_owner_sends_what_the_bucket_lacks_and_no_new_base() {
     compare(server, &bucket);
 }
 
-/// Writes what the bucket does not get, and kills the server, again and again.
+/// Repeatedly writes records that do not reach the bucket, and kills the server.
 fn kill_often(mut server: Server, dir: &Path, bucket: &TempDir, expected: &mut Contents) {
     for round in 2..6 {
         let mut c = server.connect();
         write_everything(&mut c, round);
         if round == 3 {
-            // Some of it is there, and the rest is not.
+            // A part of it is in the bucket, and the rest is not.
             wait_for_bucket(&mut c);
             write_everything(&mut c, 100 + round);
         }
@@ -111,7 +111,7 @@ fn what_was_sent_is_not_sent_again_and_what_a_checkpoint_wrote_is_not_sent() {
     let server = start_idle(dir.path(), &bucket);
     let mut c = server.connect();
     write_everything(&mut c, 1);
-    // It takes for ever, and so is underway when the server is killed.
+    // The compaction never ends, so it is in progress when the server is killed.
     c.check("CONFIG SET compaction-bytes-per-second 100kb", "+OK");
     c.check("RPUSH twice a", ":1");
     c.check("RPUSH twice a", ":2");
@@ -141,7 +141,7 @@ fn what_was_sent_is_not_sent_again_and_what_a_checkpoint_wrote_is_not_sent() {
     compare(server, &bucket);
 }
 
-/// Replaces what a directory has.
+/// Replaces the contents of a directory.
 pub(super) fn copy_back(from: &Path, to: &Path) {
     for entry in fs::read_dir(to).expect("a directory").flatten() {
         let path = entry.path();
@@ -197,8 +197,8 @@ fn an_old_copy_in_the_place_of_a_directory_is_refused() {
     }
 }
 
-/// A start was killed when it had put its CLAIM, and had not noted that, in a directory that was moved before. It goes on,
-/// and only from the data that the CLAIM was put with: not if another start of a copy has written since.
+/// In a moved directory, a start was killed after it had put its CLAIM but before it had recorded that. The next
+/// start continues only from the data of the CLAIM: not if a start of a copy has written since.
 #[test]
 fn a_start_that_was_killed_behind_its_claim_goes_on_from_what_it_had() {
     let (bucket, dir, old) = (TempDir::new(), TempDir::new(), TempDir::new());
@@ -286,7 +286,7 @@ fn clients_write_side_by_side_and_the_owner_is_killed_in_the_middle() {
                 write_some(c, &mut random, &big);
             }
         }
-        // Whatever has been executed by now, and no more.
+        // Everything that has been executed by now, and no more.
         kill(server);
     }
     let server = start(dir.path(), &bucket).start();
@@ -296,7 +296,7 @@ fn clients_write_side_by_side_and_the_owner_is_killed_in_the_middle() {
     compare(server, &bucket);
 }
 
-/// Sends requests whose replies are not waited for.
+/// Sends requests without waiting for their replies.
 fn write_some(c: &mut Connection, random: &mut Random, big: &str) {
     for _ in 0..50 {
         let (a, b) = (random.below(30).to_string(), random.below(30).to_string());
@@ -335,7 +335,7 @@ fn a_copy_of_a_directory_needs_force() {
     let copy = copies.path().join("copy");
     let copied = Command::new("cp").arg("-r").arg(dir.path()).arg(&copy).status().expect("cp");
     assert!(copied.success());
-    // The first one lives, and nothing there says so. A start that was refused makes the copy no original.
+    // The first one is running, which the copy cannot see. A refused start does not make the copy the original.
     for _ in 0..2 {
         let error = refused(&start(&copy, &bucket).with("port", &free_port().to_string()));
         assert!(error.contains("--bucket-claim force"), "{error}");

@@ -1,4 +1,4 @@
-//! Values on disk (`maxmemory-policy spill`) are in the bucket as those in memory are.
+//! Values on disk (`maxmemory-policy spill`) are in the bucket like those in memory.
 
 use tierce_harness::{Connection, TempDir};
 
@@ -50,7 +50,7 @@ fn values_on_disk_that_get_another_key_are_in_the_bucket() {
     }
     (0..100).for_each(|_| c.expect("+OK"));
     wait_for_snapshot(&mut c);
-    // These are in the snapshot, and some were written to behind it.
+    // The snapshot has these, and some were written to after it.
     c.check("APPEND text:110 end", ":10007");
     c.check("RPUSH list:110 end", ":3");
     fill_memory(&mut c, "behind");
@@ -75,7 +75,7 @@ fn values_on_disk_that_get_another_key_are_in_the_bucket() {
     assert_eq!(contents(&mut server.connect()), expected);
 }
 
-/// Writes so much that everything before goes to disk, and removes it.
+/// Writes so much that all earlier values go to disk, and removes it.
 fn fill_memory(c: &mut Connection, name: &str) {
     for number in 0..1500 {
         c.request(&["SET", &format!("{name}:{number}"), &"f".repeat(20_000)]);
@@ -88,7 +88,7 @@ fn fill_memory(c: &mut Connection, name: &str) {
     check_spilled(c, 200);
 }
 
-/// At least so many values are on disk.
+/// Checks that at least this number of values is on disk.
 fn check_spilled(c: &mut Connection, count_min: u32) {
     let text = c.ask("INFO").text().to_owned();
     let spilled = text.lines().find_map(|line| line.strip_prefix("spilled_keys:"));

@@ -1,4 +1,4 @@
-//! What a start does with a directory and a bucket: it goes on, gives the bucket a base, restores, or has no right to.
+//! Starts with a directory and a bucket: they continue, give the bucket a base, restore, or are refused.
 
 use tierce_harness::{Launch, TempDir, free_port, wait_until};
 
@@ -18,12 +18,12 @@ fn a_directory_goes_on_after_an_end_of_any_kind() {
     let server = start(dir.path(), &bucket).start();
     let mut c = server.connect();
     wait_for_state(&mut c, "following");
-    // The end was in order: nothing is sent again.
+    // The shutdown was clean: nothing is sent again.
     assert_eq!(info(&mut c, "bucket_snapshot_object"), "0");
     c.check("CONFIG SET bucket-interval 3600000", "+OK");
     c.check("RPUSH list 1 2 3", ":3");
     c.check("RPUSH list 4", ":4");
-    // The bucket has not got the last of this, and the directory has.
+    // The bucket does not have the last of this, but the directory does.
     kill(server);
     let server = start(dir.path(), &bucket).start();
     let mut c = server.connect();
@@ -67,7 +67,7 @@ fn a_server_that_has_no_right_to_the_log_does_not_start() {
     let error = refused(&free(start(dir.path(), &bucket)));
     assert!(error.contains("another process uses it"), "{error}");
     c.check("SET a 2", "+OK");
-    // The operator says that it is dead, which it is not: it acknowledges nothing from then on.
+    // The operator declares it dead, but it is running. It acknowledges nothing from then on.
     let second = start(other.path(), &bucket).with("bucket-claim", "force").start();
     let mut of_second = second.connect();
     of_second.check("SET a 3", "+OK");

@@ -1,4 +1,4 @@
-//! A store that is away or does not answer, and one with something that is not of this log.
+//! A store that is away or does not answer, and one with objects that are not from this log.
 
 use std::collections::BTreeSet;
 use std::fs;
@@ -22,7 +22,7 @@ fn while_the_store_is_away_level_local_goes_on_up_to_a_limit() {
     let (bucket, dir, other) = (TempDir::new(), TempDir::new(), TempDir::new());
     let server = start(dir.path(), &bucket).with("bucket-log-max", "100kb").start();
     let mut c = server.connect();
-    // Writes would wait for ever.
+    // Writes would wait forever.
     let refused = c.ask("CONFIG SET bucket-log-max 0").text().to_owned();
     assert!(refused.contains("between 65536 and"), "{refused}");
     c.check("SET a 1", "+OK");
@@ -51,7 +51,7 @@ fn while_the_store_is_away_level_local_goes_on_up_to_a_limit() {
         }
         waits
     });
-    // Reads go on, and what waits for the bucket waits.
+    // Reads continue, and replies that need the bucket wait.
     c.check("GET a", "\"3\"");
     assert!(strict.is_silent_for(Duration::from_millis(100)));
     fs::remove_file(&log).expect("removed");
@@ -66,7 +66,7 @@ fn while_the_store_is_away_level_local_goes_on_up_to_a_limit() {
     assert_eq!(contents(&mut server.connect()), expected);
 }
 
-/// All that is below a directory with the times of its last changes, nothing if it is not there.
+/// Returns everything below a directory with modification times; nothing if it does not exist.
 fn changes_below(dir: &Path) -> BTreeSet<(PathBuf, Option<SystemTime>)> {
     let paths = fs::read_dir(dir).into_iter().flatten().flatten().map(|entry| entry.path());
     let with_those_below = |path: PathBuf| {
@@ -78,7 +78,7 @@ fn changes_below(dir: &Path) -> BTreeSet<(PathBuf, Option<SystemTime>)> {
     paths.flat_map(with_those_below).collect()
 }
 
-/// As when a file system is unmounted: nothing may be written into what is left, which would leave a hole in the log.
+/// As with an unmounted file system: a write to the mount point would leave a hole in the log.
 #[test]
 fn a_directory_that_goes_away_is_not_made_anew() {
     takes_up_to_seconds(120);
@@ -105,8 +105,8 @@ fn a_directory_that_goes_away_is_not_made_anew() {
         strict.check("CLIENT DURABILITY bucket", "+OK");
         strict.request(&["SET", "a", &round.to_string()]);
         assert!(strict.is_silent_for(Duration::from_millis(100)));
-        // A request that was under way when it moved may have left an object; there is no answer to it, and no
-        // other request leaves one.
+        // A request that was in flight at the move may have left an object. It is not acknowledged, and no other
+        // request leaves one.
         wait_until("nothing is written there", || {
             let (before, failed) = (changes_below(&root), failures(&mut c));
             wait_until("requests fail", || failures(&mut c) > failed + 2);
@@ -130,7 +130,7 @@ fn a_directory_that_goes_away_is_not_made_anew() {
     assert_eq!(contents(&mut server.connect()), expected);
 }
 
-/// Also a server that only reads the log knows it by its objects.
+/// A server that only reads the log recognizes it by its objects, too.
 #[test]
 fn a_follower_goes_on_in_a_copy_of_the_directory() {
     let (bucket, first, second) = (TempDir::new(), TempDir::new(), TempDir::new());
@@ -152,7 +152,7 @@ fn a_follower_goes_on_in_a_copy_of_the_directory() {
     b.check("GET a", r#""2""#);
 }
 
-/// Objects that are lost in the bucket are still in the data directory.
+/// Objects that the bucket has lost are still in the data directory.
 #[test]
 fn a_directory_with_everything_starts_without_a_log_that_has_a_hole() {
     let (bucket, dir) = (TempDir::new(), TempDir::new());
@@ -172,7 +172,7 @@ fn a_directory_with_everything_starts_without_a_log_that_has_a_hole() {
     let server = launch.start();
     server.connect().check("MGET k0 k1 k2 k3", r#"["v", "v", "v", "v"]"#);
     kill(server);
-    // And with an empty bucket after that.
+    // And then with an empty bucket.
     let another = TempDir::new();
     let server = start(dir.path(), &another).with("bucket-claim", "force").start();
     let mut c = server.connect();
@@ -204,7 +204,7 @@ fn a_store_that_goes_away_before_a_snapshot_counts_is_told() {
 #[test]
 fn a_start_that_waits_for_the_store_says_so() {
     let dir = TempDir::new();
-    // It takes connections, and never answers.
+    // It accepts connections and never answers.
     let store = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).expect("a port");
     let endpoint = format!("http://{}", store.local_addr().expect("its address"));
     let mut child = Command::new(program())
@@ -226,7 +226,7 @@ fn a_start_that_waits_for_the_store_says_so() {
 fn a_foreign_object_in_the_way_is_told_and_nothing_is_there_twice_when_it_is_gone() {
     for takeover in ["no", "yes"] {
         let (bucket, dir, other) = (TempDir::new(), TempDir::new(), TempDir::new());
-        // A lease that is not renewed while this runs.
+        // A lease that is not renewed during this test.
         let server = start(dir.path(), &bucket)
             .with("bucket-takeover", takeover)
             .with("bucket-lease", "600")

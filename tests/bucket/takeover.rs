@@ -1,5 +1,5 @@
-//! Servers with one bucket, here a directory, of which one owns the log: the others follow it, answer reads, and take
-//! over when the owner is gone.
+//! Servers with one bucket, here a directory. One owns the log; the others follow it, answer reads, and take over
+//! when the owner is gone.
 
 use rustix::process::Signal;
 use tierce_harness::{Connection, Server, TempDir, wait_until};
@@ -22,7 +22,7 @@ fn a_follower_answers_reads_and_takes_over_from_an_owner_that_was_killed() {
     assert_eq!(role(&mut b), "slave");
     wait_until_followed(&mut a, &mut b);
     assert_eq!(contents(&mut b), contents(&mut a));
-    // While it follows: applied as it comes, and not only loaded.
+    // While it follows, so that it applies records and does not only load them.
     write_everything(&mut a, 3);
     a.check("SELECT 4", "+OK");
     a.check("SET moved x", "+OK");
@@ -40,7 +40,7 @@ fn a_follower_answers_reads_and_takes_over_from_an_owner_that_was_killed() {
     b.check("SET x 1", "+OK");
     b.check("FCALL f3 0", ":4");
     wait_for_bucket(&mut b);
-    // What it has written is in the log, without a snapshot of its own.
+    // Its writes are in the log, without a snapshot of its own.
     wait_for_state(&mut b, "following");
     let expected = contents(&mut b);
     stop(follower);
@@ -61,7 +61,7 @@ fn nothing_acknowledged_at_the_level_bucket_is_missing_after_a_takeover() {
         acknowledged = c.ask("INCR n").int();
         c.call(&["RPUSH", "list", &round.to_string()]);
     }
-    // Requests are under way.
+    // Requests are in flight.
     (0..50).for_each(|_| c.request(&["INCR", "n"]));
     kill(owner);
     let mut b = follower.connect();
@@ -85,7 +85,7 @@ fn an_owner_that_ends_in_order_is_succeeded_at_once() {
     wait_for_owner(&mut b);
     b.check("GET k", "\"v\"");
     b.check("SET k w", "+OK");
-    // The directory that has left lacks nothing that it had to send: it goes on behind its end.
+    // The old directory lacks nothing that was sent: it continues after its end.
     let back = long(&first).start();
     let mut a = back.connect();
     assert_eq!(role(&mut a), "slave");
@@ -127,7 +127,7 @@ fn the_directory_of_a_deposed_owner_is_put_aside_and_follows() {
     while !a_deposed_owner_is_put_aside() {}
 }
 
-/// `false` if the owner has renewed its lease right before it was killed, and sent its last write with that.
+/// Returns `false` if the owner has renewed its lease right before it was killed, and sent its last write with that.
 fn a_deposed_owner_is_put_aside() -> bool {
     let (bucket, first, second) = (TempDir::new(), TempDir::new(), TempDir::new());
     let owner = joining(first.path(), &bucket).with("bucket-interval", "3600000").start();
@@ -193,7 +193,7 @@ fn a_takeover_whose_claim_cannot_be_put_is_told() {
     wait_until_followed(&mut a, &mut b);
     b.check("GET k", "\"v\"");
     kill(owner);
-    // Reads find nothing under the next number, and puts do not succeed: it is a link to nowhere.
+    // A dangling link: reads find nothing under the next number, and puts fail.
     let names = std::fs::read_dir(bucket.path().join("log")).unwrap();
     let numbers = names.filter_map(|name| name.unwrap().file_name().to_str()?.parse::<u64>().ok());
     let next = bucket.path().join(format!("log/{:020}", numbers.max().unwrap() + 1));

@@ -1,13 +1,13 @@
-//! What the fixtures hold, of every type and of every kind of record, and how all of it is listed.
+//! Contents of the fixtures, of every type and of every kind of record, and a listing of them.
 
 use std::collections::BTreeMap;
 
 use tierce_harness::{Both, Connection, Reply, wait_until};
 
-/// Deadlines far enough away: 2 January 2100.
+/// A deadline far in the future: 2 January 2100.
 const FAR_MS: u64 = 4_102_531_200_000;
 
-/// Text that is another for each seed, of about so many bytes.
+/// Returns a text of about `len` bytes, a different one for each seed.
 pub(super) fn words(seed: usize, len: usize) -> String {
     let mut text = String::new();
     while text.len() < len {
@@ -16,8 +16,8 @@ pub(super) fn words(seed: usize, len: usize) -> String {
     text
 }
 
-/// Puts something of everything into the databases 0 to 3: small and large, changed before, during and
-/// after a compaction of the log.
+/// Writes data of every type to the databases 0 to 3: small and large, changed before, during and after a compaction
+/// of the log.
 pub(super) fn fill(both: &Both) {
     let mut c = both.server.connect();
     for db in 0..3 {
@@ -89,7 +89,7 @@ fn fill_small(c: &mut Connection, db: usize) {
     c.check(&format!("HPEXPIREAT fields {FAR_MS} FIELDS 2 a b"), "[:1, :1]");
 }
 
-/// Collections that the log holds in parts when it is compacted.
+/// Writes collections that a compacted log holds in parts.
 fn fill_large(c: &mut Connection, db: usize) {
     let mut requests = vec![vec!["SET".to_owned(), "large:string".into(), words(db, 40_000)]];
     for part in 0..12 {
@@ -107,7 +107,7 @@ fn fill_large(c: &mut Connection, db: usize) {
             adds[2].extend([(part * item).to_string(), text.clone()]);
             adds[3].extend([format!("field:{part}:{item}"), text]);
         }
-        // One of each is enough; the list, which is logged in a way of its own, is there twice.
+        // One of each is enough. The list, which is logged differently, is there twice.
         requests.extend(adds.iter().take(if db == 0 { 4 } else { 1 }).cloned());
     }
     for request in requests {
@@ -116,7 +116,7 @@ fn fill_large(c: &mut Connection, db: usize) {
     }
 }
 
-/// Changes to what is there, large and small.
+/// Changes existing values, large and small.
 fn change(c: &mut Connection) {
     for line in [
         "RPUSH large:list behind",
@@ -142,8 +142,8 @@ fn change(c: &mut Connection) {
     }
 }
 
-/// All keys of all databases with type, deadline and value, in order, a line each; long lines as a digest
-/// that changes when anything in them does.
+/// Returns all keys of all databases with type, deadline and value, in order, one line each. A long line becomes a
+/// digest that depends on everything in it.
 pub(crate) fn listing(c: &mut Connection) -> String {
     let mut text = String::new();
     for db in 0..16 {
@@ -178,7 +178,7 @@ fn line(c: &mut Connection, db: usize, key: Vec<u8>) -> (Vec<u8>, String) {
     (key, format!("{db} {name} {kind} {deadline} {value}\n"))
 }
 
-/// Groups of so many items, in order.
+/// Returns groups of `group` items, in order.
 fn sorted(reply: &Reply, group: usize) -> String {
     let mut groups: Vec<_> = reply.items().chunks(group).map(<[Reply]>::to_vec).collect();
     groups.sort();
@@ -195,7 +195,7 @@ fn field_deadlines(c: &mut Connection, key: &[u8]) -> String {
     c.call(&request).to_string()
 }
 
-/// Entries, groups, consumers and what is pending, without what depends on the time of the day.
+/// Returns entries, groups, consumers and pending entries, without values that depend on the time of day.
 fn stream(c: &mut Connection, key: &[u8]) -> String {
     let entries = c.call(&[&b"XRANGE"[..], key, b"-", b"+"]);
     let groups = c.call(&[&b"XINFO"[..], b"GROUPS", key]);
@@ -208,7 +208,7 @@ fn stream(c: &mut Connection, key: &[u8]) -> String {
     text
 }
 
-/// The length of a text and a number that hardly any other text has (FNV-1a).
+/// Returns the length of a text and an almost unique number (FNV-1a).
 fn digest(text: &str) -> String {
     let step = |hash: u64, byte: u8| (hash ^ u64::from(byte)).wrapping_mul(0x0100_0000_01b3);
     let hash = text.bytes().fold(0xcbf2_9ce4_8422_2325, step);

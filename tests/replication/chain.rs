@@ -1,5 +1,4 @@
-//! Replicas of replicas, and who goes on with whom when roles change: without a full copy where the streams are the
-//! same.
+//! Replicas of replicas, and partial resynchronization after role changes: no full copy if the streams are equal.
 
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering::Relaxed};
 use std::thread;
@@ -16,7 +15,7 @@ use super::replica::wait_for_log;
 use super::{WRITES, assert_same, info};
 use crate::launch;
 
-/// One that adds nothing to its stream by itself, and begins copies at once.
+/// Makes a launch that adds nothing to its stream on its own, and begins copies at once.
 fn quiet() -> Launch {
     launch().with("repl-diskless-sync-delay", "0").with("repl-ping-replica-period", "3600")
 }
@@ -31,7 +30,7 @@ fn follow(replica: &Server, primary: &Server) {
     assert!(told.starts_with("+OK"), "{told}");
 }
 
-/// What has become of the streams of all these servers: the same in the end.
+/// Waits until all these servers are at the same offset of one stream.
 #[track_caller]
 fn wait_for_same_stream(servers: &[&Server]) {
     let mut last = Vec::new();
@@ -76,7 +75,7 @@ fn all_of_a_chain_have_the_same_stream_and_contents() {
         let second = quiet_replica(&first).with("appendonly", appendonly).start();
         let third = quiet_replica(&second).with("appendonly", appendonly).start();
         let chain = [&first, &second, &third];
-        // A cut before that brings another copy.
+        // An earlier disconnect would cause another copy.
         wait_for_same_stream(&chain);
         for round in 0..6 {
             write_some(&mut c, &mut random, 100);
@@ -115,7 +114,7 @@ fn what_a_replica_passes_on_is_what_it_got() {
     link.wait_for(end);
     let mut replica = Replica::new(&server);
     assert_eq!((replica.id.as_str(), replica.offset), (ID, end));
-    // Inline commands and empty lines are a part of the stream, and so is what only asks.
+    // Inline commands and empty lines are a part of the stream, and so are read commands.
     let odd = b"SET  a   1\r\n\r\nPING\r\n*1\r\n$4\r\nping\r\n".to_vec();
     let ask = encode(&["REPLCONF", "GETACK", "*"]);
     let begins = [encode(&["MULTI"]), encode(&["INCR", "n"])].concat();
@@ -125,7 +124,7 @@ fn what_a_replica_passes_on_is_what_it_got() {
     let before: Vec<u8> = [odd, ask].concat();
     assert_eq!(replica.connection.read_exactly(before.len()), before);
     end += before.len() as u64;
-    // Cut in the middle of the transaction, nothing of which has been passed on.
+    // Disconnected in the middle of the transaction, of which nothing has been passed on.
     drop(link);
     let (mut link, psync) = primary.accept_until_psync();
     assert_eq!(psync, format!("PSYNC {ID} {}", end + 1));
@@ -140,7 +139,7 @@ fn what_a_replica_passes_on_is_what_it_got() {
     c.check("MGET a n b", r#"["1", "2", "2"]"#);
     assert_eq!(info(&mut c, "master_repl_offset"), end.to_string());
 
-    // Another id of the same stream: replicas have to come back to learn it, also after a restart.
+    // Another id of the same stream: replicas have to reconnect to learn it, also after a restart.
     drop(link);
     let (mut link, _) = primary.accept_until_psync();
     link.send(format!("+CONTINUE {OTHER_ID}\r\n"));
@@ -221,7 +220,7 @@ fn after_a_promotion_the_others_go_on_without_a_copy() {
         wait_for_same_stream(&all);
         assert_all_same(&all);
         assert_eq!(full_copies_for(&promoted), 1, "that of the one below");
-        // They are as good as any other now.
+        // They are equivalent to any other primary's data now.
         sibling.connect().check("REPLICAOF NO ONE", "+OK");
         follow(&promoted, &sibling);
         write_some(&mut sibling.connect(), &mut random, 100);
@@ -273,7 +272,7 @@ fn a_copy_in_the_middle_goes_all_the_way_down() {
     assert_eq!(full_copies_for(&middle), 2);
 }
 
-/// The primary decides what is over: that a key stays after all may be behind the copy.
+/// The primary decides about expiry: a command that keeps the key may come after the copy.
 #[test]
 fn a_copy_of_a_replica_has_what_is_over_and_still_there() {
     let primary = Primary::new();
@@ -299,7 +298,7 @@ fn a_copy_of_a_replica_has_what_is_over_and_still_there() {
     c.check("GET k", "\"v\"");
 }
 
-/// A damaged file may say anything of its place in a stream.
+/// A damaged file may name any position in a stream.
 #[test]
 fn a_place_that_no_stream_has_is_none() {
     let dir = TempDir::new();
@@ -375,7 +374,7 @@ fn without_a_link_there_is_nothing_to_follow() {
     c.check("REPLCONF capa eof capa psync2", "+OK");
     c.send("PSYNC ? -1\r\n");
     assert_eq!(line(&mut c), REFUSED);
-    // It is asked again and again, until it has a link.
+    // It is asked repeatedly, until it has a link.
     let below = quiet_replica(&server).start();
     wait_until("it was refused", || below.output().contains("NOMASTERLINK"));
     let mut link = nowhere.give_copy(5, &[("k", "v")]);
@@ -388,10 +387,10 @@ fn without_a_link_there_is_nothing_to_follow() {
 fn those_that_follow_each_other_wait_for_one_that_knows_better() {
     let (one, two) = (quiet().start(), quiet().start());
     one.connect().check("SET k 1", "+OK");
-    // Itself: it never has a link.
+    // A replica of itself never has a link.
     follow(&one, &one);
     wait_until("it was refused", || one.output().contains("NOMASTERLINK"));
-    // Each other, without and with a stream that they share.
+    // Replicas of each other, without a common stream and with one.
     follow(&two, &one);
     follow(&one, &two);
     wait_until("it was refused", || two.output().contains("NOMASTERLINK"));
@@ -410,7 +409,7 @@ fn those_that_follow_each_other_wait_for_one_that_knows_better() {
     assert_all_same(&[&two, &one]);
 }
 
-/// Ends the threads of a test, also when that fails.
+/// Ends the threads of a test, also if the test fails.
 struct EndsAtLast<'a>(&'a AtomicBool);
 
 impl Drop for EndsAtLast<'_> {
@@ -419,8 +418,8 @@ impl Drop for EndsAtLast<'_> {
     }
 }
 
-/// Clients write to both servers all the time, and the replica refuses that. A primary ends under load, the other
-/// one begins under load, and neither misses a change of the other: there is one full copy, at the beginning.
+/// Clients write to both servers all the time, and the replica refuses that. One primary ends under load, and the
+/// other one begins under load. Neither misses a change of the other: there is one full copy, at the beginning.
 #[test]
 fn no_change_is_lost_or_done_twice_when_roles_change() {
     takes_up_to_seconds(180);
@@ -474,8 +473,8 @@ fn no_change_is_lost_or_done_twice_when_roles_change() {
     }
 }
 
-/// Clients write to all servers, of which those that are replicas refuse, while the roles go round. What one server has
-/// accepted and another one's stream overtakes is lost, but in the end all have the same.
+/// Clients write to all servers, of which the replicas refuse, while the roles rotate. Writes of one server that
+/// another one's stream replaces are lost, but in the end all servers have equal data.
 #[test]
 fn roles_go_round_while_clients_write() {
     takes_up_to_seconds(180);
@@ -514,7 +513,7 @@ fn roles_go_round_while_clients_write() {
                 let mut above = primary;
                 for other in others {
                     follow(other, above);
-                    // In a chain, or both below the same.
+                    // In a chain, or both below the same primary.
                     above = if random.one_in(2) { other } else { primary };
                 }
                 if random.one_in(2) {

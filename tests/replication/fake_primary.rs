@@ -1,4 +1,4 @@
-//! The test as a primary: what its replicas say to it, and the copies and the stream that it sends them.
+//! The test as a primary: it reads the commands of its replicas, and sends them copies and the stream.
 
 use std::io::{Read, Write};
 use std::net::{TcpListener, TcpStream};
@@ -17,7 +17,7 @@ pub(super) type Encrypted = StreamOwned<ServerConnection, TcpStream>;
 /// The test as a primary.
 pub(crate) struct Primary(TcpListener);
 
-/// A replica that has connected.
+/// A connected replica.
 pub(crate) struct Follower<S = TcpStream> {
     pub(super) stream: S,
     received: Vec<u8>,
@@ -36,19 +36,19 @@ impl Primary {
         self.0.local_addr().expect("an address").port()
     }
 
-    /// A replica of it, not started yet.
+    /// Makes a launch of a replica of this primary.
     pub(crate) fn replica(&self) -> Launch {
         let address = self.0.local_addr().expect("an address");
         launch().with("replicaof", &format!("{} {}", address.ip(), address.port()))
     }
 
-    /// True if no replica has connected since the last one.
+    /// Returns true if no replica has connected since the last one.
     pub(super) fn is_left_alone(&self) -> bool {
         self.0.set_nonblocking(true).expect("a socket option");
         self.0.accept().is_err()
     }
 
-    /// The next connection. A replica that was left comes again after a second.
+    /// Accepts the next connection. A disconnected replica reconnects after a second.
     #[track_caller]
     pub(crate) fn accept(&self) -> Follower {
         self.0.set_nonblocking(true).expect("a socket option");
@@ -64,7 +64,7 @@ impl Primary {
         Follower { stream, received: Vec::new() }
     }
 
-    /// The next connection, up to PSYNC: what that asks for.
+    /// Accepts the next connection, and reads up to PSYNC. Returns its arguments, too.
     #[track_caller]
     pub(crate) fn accept_until_psync(&self) -> (Follower, String) {
         let mut follower = self.accept();
@@ -72,7 +72,7 @@ impl Primary {
         (follower, psync)
     }
 
-    /// The next connection, which gets all of these strings as a full copy at `offset`.
+    /// Accepts the next connection, and sends these strings as a full copy at `offset`.
     #[track_caller]
     pub(crate) fn give_copy(&self, offset: u64, strings: &[(&str, &str)]) -> Follower {
         let (mut follower, _) = self.accept_until_psync();
@@ -83,7 +83,7 @@ impl Primary {
 }
 
 impl Follower {
-    /// The same connection, over which everything is encrypted from now on.
+    /// Encrypts the connection from now on.
     pub(super) fn encrypted(self, config: &Arc<ServerConfig>) -> Follower<Encrypted> {
         let session = ServerConnection::new(Arc::clone(config)).expect("a session");
         Follower { stream: StreamOwned::new(session, self.stream), received: self.received }
@@ -91,7 +91,7 @@ impl Follower {
 }
 
 impl<S: Read + Write> Follower<S> {
-    /// What it says up to PSYNC: what that asks for.
+    /// Reads up to PSYNC, and returns that command.
     #[track_caller]
     pub(crate) fn psync(&mut self) -> String {
         loop {
@@ -114,11 +114,11 @@ impl<S: Read + Write> Follower<S> {
         self.send(file);
     }
 
-    /// The next command of the replica.
+    /// Returns the next command of the replica.
     #[track_caller]
     pub(crate) fn command(&mut self) -> String {
         loop {
-            // Signs of life while it loads a copy.
+            // Newlines that keep the link alive while it loads a copy.
             let blank = self.received.iter().take_while(|byte| **byte == b'\n').count();
             self.received.drain(..blank);
             if let Some((reply, len)) = Reply::decode(&self.received) {
@@ -133,11 +133,11 @@ impl<S: Read + Write> Follower<S> {
         }
     }
 
-    /// Waits until the replica has applied so much of the stream.
+    /// Waits until the replica has applied the stream up to this offset.
     #[track_caller]
     pub(crate) fn wait_for(&mut self, offset: u64) {
         let expected = format!("REPLCONF ACK {offset}");
-        // With a log it also says what that has on the device.
+        // With a log, it also reports the offset on the device.
         let is_it = |command: &str| command.split(" FACK ").next() == Some(&expected);
         while !is_it(&self.command()) {}
     }
@@ -150,7 +150,7 @@ impl<S: Read + Write> Follower<S> {
     }
 }
 
-/// An RDB file with strings in database 0, and no checksum.
+/// Makes an RDB file with strings in database 0, and no checksum.
 pub(super) fn file(strings: &[(&str, &str)]) -> Vec<u8> {
     let mut file = b"REDIS0010\xfe\x00".to_vec();
     for (key, value) in strings {
@@ -165,7 +165,7 @@ pub(super) fn file(strings: &[(&str, &str)]) -> Vec<u8> {
     file
 }
 
-/// The same of a file with these remarks in front.
+/// Like `file`, with these auxiliary fields first.
 pub(super) fn file_that_says(remarks: &[(&str, &str)], strings: &[(&str, &str)]) -> Vec<u8> {
     let mut file = file(strings);
     let rest = file.split_off(9);
@@ -180,7 +180,7 @@ pub(super) fn file_that_says(remarks: &[(&str, &str)], strings: &[(&str, &str)])
     file
 }
 
-/// Commands as they are in a stream.
+/// Encodes commands as in a stream.
 pub(super) fn stream(lines: &[&str]) -> Vec<u8> {
     lines.iter().flat_map(|line| encode(&words(line))).collect()
 }

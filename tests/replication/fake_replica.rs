@@ -1,8 +1,8 @@
-//! The test as a replica: it takes a full copy, and then reads the stream.
+//! The test as a replica: it receives a full copy, and then reads the stream.
 
 use tierce_harness::{Connection, Reply, Server};
 
-/// Reads up to the end of a line, past the signs of life in front of it.
+/// Reads up to the end of a line, and skips the newlines that keep the link alive.
 pub(crate) fn line(replica: &mut Connection) -> String {
     let mut line = Vec::new();
     while !line.ends_with(b"\r\n") {
@@ -14,7 +14,7 @@ pub(crate) fn line(replica: &mut Connection) -> String {
     String::from_utf8(line).expect("text").trim_end().to_owned()
 }
 
-/// Reads a copy: the bytes between its frame and its mark.
+/// Reads a copy: the bytes between its header and its end mark.
 pub(crate) fn copy(replica: &mut Connection) -> Vec<u8> {
     let frame = line(replica);
     let mark = frame.strip_prefix("$EOF:").expect("a copy without a length").as_bytes().to_vec();
@@ -31,17 +31,17 @@ pub(crate) fn copy(replica: &mut Connection) -> Vec<u8> {
 pub(crate) struct Replica {
     pub(crate) connection: Connection,
     pub(crate) id: String,
-    /// The bytes of the stream that it knows.
+    /// Offset in the stream that it has received.
     pub(crate) offset: u64,
 }
 
 impl Replica {
-    /// Connects, and takes a full copy.
+    /// Connects, and receives a full copy.
     pub(crate) fn new(server: &Server) -> Self {
         Self::listening(server, 6380)
     }
 
-    /// The same of one that says that it listens on a port.
+    /// Like `new`, for a replica that announces a listening port.
     pub(crate) fn listening(server: &Server, port: u16) -> Self {
         let mut connection = server.connect();
         connection.check(&format!("REPLCONF listening-port {port}"), "+OK");
@@ -57,7 +57,7 @@ impl Replica {
         replica
     }
 
-    /// Connects again, and asks for the rest. What the primary says to that.
+    /// Reconnects, and asks for the rest. Returns the primary's answer.
     pub(crate) fn come_back(&mut self, server: &Server) -> String {
         self.connection = server.connect();
         self.connection.check("REPLCONF capa eof capa psync2", "+OK");
@@ -65,7 +65,7 @@ impl Replica {
         line(&mut self.connection)
     }
 
-    /// The same of one that could not take a full copy.
+    /// Like `come_back`, without support for a full copy.
     pub(super) fn come_back_plainly(&mut self, server: &Server) -> String {
         self.connection = server.connect();
         self.connection.send(format!("PSYNC {} {}\r\n", self.id, self.offset + 1));
@@ -76,7 +76,7 @@ impl Replica {
         self.connection.send(format!("REPLCONF ACK {}\r\n", self.offset));
     }
 
-    /// The next command, in words. One that asks is answered.
+    /// Returns the next command, in words. Answers a request for acknowledgement.
     pub(crate) fn command(&mut self) -> String {
         let bytes = self.connection.reply_bytes();
         self.offset += bytes.len() as u64;
@@ -85,7 +85,7 @@ impl Replica {
         words.join(" ")
     }
 
-    /// The commands up to this one.
+    /// Returns the commands up to this one.
     pub(crate) fn commands_until(&mut self, last: &str) -> Vec<String> {
         let mut commands = Vec::new();
         while commands.last().is_none_or(|command| command != last) {

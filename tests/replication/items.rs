@@ -1,5 +1,5 @@
-//! What is noted of memcached's items, their flags and invalidations, is on replicas and their replicas as well, in
-//! their logs, and behind a failover.
+//! Flags and invalidations of memcached's items are on replicas and their replicas as well, in their logs, and after
+//! a failover.
 
 use rustix::process::Signal;
 use tierce_harness::{Both, Launch, TempDir, encode, wait_until};
@@ -21,7 +21,7 @@ fn replica_of(primary: &Both, launch: Launch) -> Both {
     replica
 }
 
-/// Waits until all have applied the same of the stream.
+/// Waits until all have applied the stream up to the same offset.
 #[track_caller]
 fn wait_for_same_stream(servers: &[&Both]) {
     let mut connections: Vec<_> = servers.iter().map(|both| both.server.connect()).collect();
@@ -31,7 +31,7 @@ fn wait_for_same_stream(servers: &[&Both]) {
     });
 }
 
-/// Items with flags and without, changed in all ways.
+/// Writes items with flags and without, changed in all ways.
 fn fill(primary: &Both) {
     for (request, answer) in [
         ("set plain 0 0 1\r\na\r\nset k 1234 0 5\r\nhello\r\n", "STORED\r\nSTORED\r\n"),
@@ -91,18 +91,18 @@ fn flags_and_invalidations_are_on_replicas_of_replicas_and_in_their_logs() {
     fill(&first);
     wait_for_same_stream(&[&first, &second, &third]);
     [&second, &third].into_iter().for_each(check);
-    // It goes on where its log ends.
+    // It continues at the end of its log.
     third.server.signal(Signal::KILL);
     third.server.wait_for_end();
     let third = replica_of(&second, logged());
     check(&third);
     assert_eq!(info(&mut second.server.connect(), "sync_full"), "1");
-    // What changes there is theirs, and comes back.
+    // Changes after the promotion are its own, and are replicated back.
     let mut c = first.server.connect();
     c.check("FAILOVER", "+OK");
     wait_until("it is handed over", || info(&mut c, "master_failover_state") == "no-failover");
     wait_for_link(&mut c, "up");
-    // Its readers win from now on.
+    // From now on its readers can win.
     second.check(b"mg stale f v\r\n", b"VA 1 f3 X W\r\na\r\n");
     second.check(b"set k 5678 0 1\r\nx\r\n", b"STORED\r\n");
     wait_for_same_stream(&[&first, &second, &third]);
@@ -111,7 +111,7 @@ fn flags_and_invalidations_are_on_replicas_of_replicas_and_in_their_logs() {
     }
 }
 
-/// One that is not, executes the commands without an effect.
+/// A server without memcached executes the commands without an effect.
 #[test]
 fn the_stream_names_the_key_and_costs_nothing_without_flags() {
     let primary = start(launch());
@@ -131,7 +131,7 @@ fn the_stream_names_the_key_and_costs_nothing_without_flags() {
         "SET k b",
     ];
     assert_eq!(replica.commands_until("SET k b"), expected);
-    // To servers that cannot know what it means nothing is said.
+    // Servers that cannot know the command do not get it.
     let primary = start(launch().with("replica-dialect", "redis-7.4"));
     let mut replica = Replica::new(&primary.server);
     for key in ["k", "l"] {
@@ -149,7 +149,7 @@ fn nobody_but_the_primary_notes_anything() {
     c.check(&format!("SETRANGE k {number} ''"), ":1");
     c.check(&format!("SETRANGE none {number} ''"), ":0");
     both.check(b"mg k f\r\n", b"HD f0\r\n");
-    // And what it notes of other keys is nothing.
+    // Flags on other keys have no effect.
     let primary = Primary::new();
     let both = memcached::with(primary.replica());
     let mut follower = primary.give_copy(0, &[("k", "v")]);

@@ -1,11 +1,11 @@
-//! Primaries and their replicas: what each says to the other, and what becomes of writes and data.
+//! Primaries and their replicas: their messages to each other, and the effects on writes and data.
 //!
-//! - `primary`: the handshake and full copies; `stream`: what comes behind them; `functions`: functions alone. The
-//!   replica is a test, with what is in `fake_replica`.
-//! - `replica`: a server that follows a primary. That is a test, with what is in `fake_primary`.
+//! - `primary`: the handshake and full copies; `stream`: the commands after them; `functions`: functions alone. The
+//!   replica is a test, with the code in `fake_replica`.
+//! - `replica`: a server that follows a primary, which is a test with the code in `fake_primary`.
 //! - `roles`: a server that changes its role while a stream arrives; `scripts`: a primary that replicates calls of
 //!   scripts.
-//! - `chain`: replicas of replicas, and who goes on with whom; `items`: what memcached's clients see on replicas.
+//! - `chain`: replicas of replicas, and resynchronization; `items`: memcached's items on replicas.
 //! - `durability`: restarts of a primary, and writes that wait for replicas.
 
 mod chain;
@@ -28,7 +28,7 @@ use tierce_harness::{Connection, Launch, Server, TempDir, wait_until};
 
 use crate::program;
 
-/// A server whose disk is full: as here, no file grows beyond so many KiB.
+/// Makes a launch of a server whose disk is full: no file can grow beyond this number of KiB.
 pub(crate) fn on_a_full_disk(dir: &TempDir, kib: u32) -> Launch {
     let limited = dir.path().join("limited");
     let (blocks, program) = (kib * 2, program().display().to_string());
@@ -38,21 +38,21 @@ pub(crate) fn on_a_full_disk(dir: &TempDir, kib: u32) -> Launch {
     Launch::new(limited)
 }
 
-/// Writes more than the disk of [`on_a_full_disk`] takes, until writes are refused.
+/// Writes more than fits on the disk of [`on_a_full_disk`], until writes are refused.
 pub(crate) fn fill_disk(server: &Server) {
     let mut unlucky = server.connect();
     unlucky.request(&[&b"SET"[..], b"large", &vec![b'x'; 12_000_000]]);
-    // It may be acknowledged before the disk is asked for so much.
+    // It may be acknowledged before the disk is full.
     unlucky.reply_or_rest();
     wait_until("writes are refused", || {
-        // One that was taken is not acknowledged any more once the log fails: its connection is closed.
+        // A write that was accepted is not acknowledged after the log has failed: its connection is closed.
         let mut c = server.connect();
         c.request(&["SET", "a", "1"]);
         c.reply_or_rest().starts_with(b"-MISCONF")
     });
 }
 
-/// The value of a line of `INFO replication`.
+/// Returns the value of a line of `INFO replication`.
 pub(crate) fn info(c: &mut Connection, name: &str) -> String {
     let text = c.ask("INFO everything").text().to_owned();
     let value = text.lines().find_map(|line| line.strip_prefix(name)?.strip_prefix(':'));
@@ -96,7 +96,7 @@ const WRITES: &[&str] = &[
     "EVAL \"redis.call('SET', KEYS[1], ARGV[1]); return redis.call('INCR', KEYS[1])\" 1 n:K N",
 ];
 
-/// All keys with their values and deadlines. Sets and hashes have no order.
+/// Returns all keys with their values and deadlines. Sets and hashes are sorted.
 fn contents(c: &mut Connection) -> BTreeMap<String, (Vec<Vec<u8>>, i64)> {
     let keys = c.ask("KEYS *");
     let value = |c: &mut Connection, key: &str| {

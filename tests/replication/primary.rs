@@ -1,4 +1,4 @@
-//! What a replica gets, over raw sockets: the handshake, and full copies.
+//! The handshake of a replica, and full copies, over raw sockets.
 
 use std::io::Cursor;
 
@@ -8,19 +8,19 @@ use super::fake_replica::{copy, line};
 use super::{fill_disk, on_a_full_disk};
 use crate::launch;
 
-/// Copies begin at once, and do not wait for more replicas to share them.
+/// Starts a primary that begins copies at once, and does not wait for more replicas to share them.
 pub(super) fn primary() -> Server {
     launch().with("repl-diskless-sync-delay", "0").start()
 }
 
-/// Says what a replica says that wants a copy alone.
+/// Sends the greeting of a replica that only wants a copy.
 fn introduce(replica: &mut Connection) {
     replica.check("REPLCONF listening-port 6380 ip-address 10.0.0.1", "+OK");
     replica.check("REPLCONF capa eof capa psync2 capa of-tomorrow", "+OK");
     replica.check("REPLCONF rdb-only 1", "+OK");
 }
 
-/// How many keys a copy has.
+/// Returns the number of keys in a copy.
 fn keys(copy: &[u8]) -> usize {
     let mut reader = tierce_rdb::Reader::new(Cursor::new(copy)).expect("a head");
     let mut keys = 0;
@@ -80,7 +80,7 @@ fn the_old_command_brings_a_copy_too() {
     wait_until("it is forgotten", || c.ask("CLIENT LIST TYPE replica").text().is_empty());
 }
 
-/// As `redis-cli --rdb` asks for it. It needs no place in the stream, which the server cannot give then.
+/// As `redis-cli --rdb` asks for it. It needs no offset in the stream, which the server cannot give then.
 #[test]
 fn a_copy_alone_is_given_while_the_log_has_failed() {
     let dir = TempDir::new();
@@ -113,7 +113,7 @@ fn two_replicas_share_a_copy() {
         introduce(replica);
         replica.send("PSYNC ? -1\r\n");
     }
-    // By repl-diskless-sync-delay the first one alone would have to wait for seconds.
+    // Because of repl-diskless-sync-delay, the first one alone would have to wait for seconds.
     let copies = replicas.each_mut().map(|replica| {
         let told = line(replica);
         (told, line(replica))

@@ -1,4 +1,4 @@
-//! REPLICAOF and what goes with it: a server that changes its role while a stream arrives, alone and in transactions.
+//! REPLICAOF: a server that changes its role while a stream arrives, alone and in transactions.
 
 use std::time::Duration;
 
@@ -33,7 +33,7 @@ fn as_a_primary_it_keeps_the_data() {
     c.check("REPLICAOF NO ONE", "+OK");
     c.check("REPLICAOF host 0", "-ERR Invalid master port");
     c.check("REPLICAOF host x", "-ERR Invalid master port");
-    // With data of its own it has a stream of its own, which the next primary may know.
+    // If it has its own data, it has its own stream, which the next primary may know.
     let (id, offset) = (info(&mut c, "master_replid"), info(&mut c, "master_repl_offset"));
     c.check(&format!("REPLICAOF 127.0.0.1 {}", primary.port()), "+OK");
     let (_, psync) = primary.accept_until_psync();
@@ -42,7 +42,8 @@ fn as_a_primary_it_keeps_the_data() {
     assert_eq!(psync, format!("PSYNC {id} {}", offset + 1));
 }
 
-/// A counter's commands, as many as arrive at once, of which some are applied when the count is first seen.
+/// Sends a counter's commands, as many as arrive at once. Returns the number that are applied when the counter is
+/// first read.
 fn count_begins(follower: &mut Follower, c: &mut Connection) -> usize {
     let command = encode(&["INCR", "n"]);
     follower.send(command.repeat(200_000 / command.len()));
@@ -59,7 +60,7 @@ fn nothing_of_the_stream_comes_behind_the_promotion() {
     count_begins(&mut follower, &mut c);
     c.check("REPLICAOF NO ONE", "+OK");
     c.check("SET n own", "+OK");
-    // The thread that follows looks at the end of what it has read.
+    // The replication thread checks the end of the data that it has read.
     follower.wait_for_end();
     c.check("GET n", r#""own""#);
 }
@@ -123,8 +124,8 @@ fn nothing_of_the_stream_comes_behind_a_promotion_in_a_transaction() {
     c.check("GET n", r#""own""#);
 }
 
-/// A script runs without end that holds a key, for which the stream waits: the role is held still meanwhile. A key,
-/// with a value, that the script does not hold.
+/// Runs an endless script that holds a key for which the stream waits, so that the role cannot change meanwhile.
+/// Returns a key, with a value, that the script does not hold.
 fn hold_role(server: &Server, follower: &mut Follower) -> String {
     const SCRIPT: &str = "while true do redis.call('GET', KEYS[1]) end";
     let mut c = server.connect();
@@ -149,7 +150,7 @@ fn a_worker_that_waits_for_the_role_serves_others_and_holds_no_shard() {
         let (mut c, mut promotes) = (server.connect(), server.connect());
         wait_for_link(&mut c, "up");
         let free = hold_role(&server, &mut follower);
-        // A worker keeps the shard of the request before.
+        // A worker keeps the shard of the earlier request.
         let lines = lines.replace("KEY", &free);
         let is_transaction = lines.contains("MULTI");
         let last = if is_transaction { "REPLICAOF NO ONE\nEXEC" } else { "REPLICAOF NO ONE" };
@@ -222,7 +223,7 @@ fn what_fails_in_a_transaction_of_the_stream_is_logged_and_healed() {
     follower.wait_for(50);
     c.check("GET k", r#""w""#);
     assert_eq!(info_everywhere(&mut c, "unexpected_error_replies"), "1");
-    // The next copy has to wait, so that a limit that is lower here does not cause one after the other.
+    // The next copy has to wait, so that a limit that is lower here does not cause copies one after the other.
     let again = stream(&["LPUSH k a", "SET k x"]);
     follower.send(&again);
     follower.wait_for(50 + again.len() as u64);
@@ -279,11 +280,11 @@ fn a_server_that_becomes_a_replica_ends_what_clients_wait_for() {
     c.check("LRANGE l 0 -1", r#"["x"]"#);
 }
 
-/// A client whose write waits for replicas was told that it is not confirmed, and stayed half open: in no list, and
-/// without replies to long commands.
+/// Regression: a client whose write waited for replicas got the error, and stayed half open: it was not listed, and
+/// got no replies to long commands.
 #[test]
 fn a_server_that_becomes_a_replica_closes_connections_whose_writes_wait() {
-    const UNCONFIRMED: &str = "-UNCONFIRMED The write is done on this server, but 1 replicas have not \
+    const UNCONFIRMED: &str = "-UNCONFIRMED The write is done on this server, but 1 replica has not \
                                confirmed it in time";
     let server = launch().with("repl-diskless-sync-delay", "0").start();
     let mut replica = Replica::new(&server);
@@ -299,7 +300,7 @@ fn a_server_that_becomes_a_replica_closes_connections_whose_writes_wait() {
     other.check("GET a", "\"1\"");
 }
 
-/// It was in front of the reply to the subscription that it is for, and to HELLO.
+/// Regression: the message came before the reply to its subscription, and before that to HELLO.
 #[test]
 fn a_message_comes_behind_replies_that_wait_for_replicas() {
     let server = launch().with("threads", "1").with("repl-diskless-sync-delay", "0").start();
@@ -309,7 +310,7 @@ fn a_message_comes_behind_replies_that_wait_for_replicas() {
     let id = c.ask("CLIENT ID").int();
     c.check("CLIENT DURABILITY replicas:1", "+OK");
     c.send("HELLO 3\r\nSUBSCRIBE news\r\nSET a 1\r\n");
-    // Which it does not answer.
+    // The replica does not answer it.
     replica.commands_until("REPLCONF GETACK *");
     other.check("PUBLISH news x", ":1");
     other.check(&format!("CLIENT UNBLOCK {id} ERROR"), ":1");
@@ -319,8 +320,8 @@ fn a_message_comes_behind_replies_that_wait_for_replicas() {
     c.expect(r#">["message", "news", "x"]"#);
 }
 
-/// Replicas do not get the writes that the log refuses: none of them is level, and a copy would have no place in the
-/// stream.
+/// Replicas do not get the writes that the log refuses: none of them is in sync, and a copy would have no offset in
+/// the stream.
 #[test]
 fn while_the_log_has_failed_nothing_is_handed_over_and_replicas_stay() {
     let dir = TempDir::new();
@@ -345,7 +346,7 @@ fn while_the_log_has_failed_nothing_is_handed_over_and_replicas_stay() {
     wait_until("it is saved", || super::info(&mut c, "rdb_bgsave_in_progress") == "0");
     assert_eq!(info(&mut waits.connect(), "master_link_status"), "down");
     assert_eq!(info(&mut replica.connect(), "master_link_status"), "up");
-    // Without the log all is in the stream, and there are copies.
+    // Without the log, everything is in the stream, and copies are possible.
     c.check("CONFIG SET appendonly no", "+OK");
     wait_for_link(&mut waits.connect(), "up");
     waits.connect().check("STRLEN large", ":12000000");

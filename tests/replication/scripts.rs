@@ -1,12 +1,12 @@
-//! A primary that replicates calls of scripts and not their effects, as Redis 6.2 can: they run here as they have run
-//! there.
+//! A primary that replicates calls of scripts and not their effects, as Redis 6.2 can: they have the same results
+//! here as there.
 
 use tierce_harness::{Connection, encode, wait_until};
 
 use super::fake_primary::{Follower, Primary, stream};
 use super::replica::{info, wait_for_link, wait_for_log};
 
-/// Sends requests of a stream, and waits until all are applied, from an offset on. Returns the next one.
+/// Sends requests of a stream from an offset on, and waits until all are applied. Returns the next offset.
 #[track_caller]
 fn apply(follower: &mut Follower, offset: u64, requests: &[&[&str]]) -> u64 {
     let commands: Vec<u8> = requests.iter().flat_map(|request| encode(request)).collect();
@@ -16,7 +16,7 @@ fn apply(follower: &mut Follower, offset: u64, requests: &[&[&str]]) -> u64 {
     end
 }
 
-/// The digest of a script.
+/// Loads a script and returns its digest.
 fn load(c: &mut Connection, script: &str) -> String {
     c.call(&["SCRIPT", "LOAD", script]).text().to_owned()
 }
@@ -30,7 +30,7 @@ fn nothing_keeps_a_script_of_the_primary_from_its_effects() {
                            return redis.call('SET', keys[1], args[1]) end)";
     const FLAGGED: &str = "#!lua\nreturn redis.call('SET', KEYS[1], ARGV[1])";
     let primary = Primary::new();
-    // What refuses or ends the scripts of clients.
+    // Limits that refuse or end the scripts of clients.
     let server = primary
         .replica()
         .with("script-time-limit", "1")
@@ -64,7 +64,7 @@ fn nothing_keeps_a_script_of_the_primary_from_its_effects() {
         "MGET eval evalsha fcall multi multi:f flagged long fails",
         r#"["1", "2", "3", "4", "5", "6", "20000", "kept"]"#,
     );
-    // The others are refused and ended as before.
+    // Scripts of others are refused and ended as before.
     let refused = c.call(&["EVAL", SET, "1", "eval", "own"]).to_string();
     assert!(refused.contains("script-memory-limit"), "{refused}");
     let refused = c.call(&["EVAL", FLAGGED, "1", "eval", "own"]).to_string();

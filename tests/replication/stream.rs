@@ -1,5 +1,5 @@
-//! The stream that a replica gets after its full copy, from the first byte or from its last offset. The replica is a
-//! test that speaks the protocol, or another server.
+//! The stream to a replica after its full copy, from the first byte or from its last offset. The replica is a test
+//! that speaks the protocol, or another server.
 
 use std::time::Duration;
 
@@ -94,7 +94,7 @@ fn a_replica_that_reads_nothing_is_dropped_and_holds_no_writer_up() {
         .start();
     let mut c = server.connect();
     let replica = Replica::new(&server);
-    // The buffers of its socket take some megabytes.
+    // Its socket buffers hold some megabytes.
     let value = "v".repeat(1_000_000);
     let mut writes = 0;
     wait_until("it is dropped", || {
@@ -115,7 +115,7 @@ fn wait_counts_the_replicas_that_confirm() {
     c.check("WAIT 2 20", ":0");
     c.send("WAIT 1 0\r\n");
     for asked in 1.. {
-        // The first WAIT has asked, too.
+        // The first WAIT has also requested an acknowledgement.
         first.commands_until("REPLCONF GETACK *");
         if asked == 2 {
             break;
@@ -183,7 +183,7 @@ fn writes_need_as_many_replicas_as_the_configuration_says() {
     let mut c = server.connect();
     c.check("SET a 1", REFUSED);
     c.check("GET a", "nil");
-    // Memory comes first, as in Redis.
+    // The memory check comes first, as in Redis.
     c.check("CONFIG SET maxmemory 1", "+OK");
     for line in ["SET a 1", "EVAL '#!lua\nreturn 1' 0"] {
         let refused = c.ask(line).to_string();
@@ -294,7 +294,7 @@ fn messages_of_scripts_and_transactions_come_behind_what_they_tell_of() {
     }
 }
 
-/// A message of a transaction stands before those of all that change its keys later.
+/// A transaction's message comes before the messages of all later changes of its keys.
 #[test]
 fn messages_of_scripts_follow_the_order_of_their_changes() {
     const WRITERS: usize = 4;
@@ -323,7 +323,7 @@ fn messages_of_scripts_follow_the_order_of_their_changes() {
     assert!(numbers.iter().copied().eq(1..=2 * WRITERS * ROUNDS), "{numbers:?}");
 }
 
-/// It leaves the worker, and begins again elsewhere.
+/// It leaves the worker, and starts again on another thread.
 #[test]
 fn a_message_for_many_patterns_comes_once() {
     let server = primary();

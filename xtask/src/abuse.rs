@@ -6,10 +6,10 @@ use std::time::Duration;
 use tierce_harness::abuse::{self, Abuse, Extent};
 use tierce_harness::{Launch, allow_many_files};
 
-/// Threads that attack.
+/// Number of attacking threads.
 const ABUSERS: usize = 16;
 
-/// Connections that each of them keeps open.
+/// Number of connections that each of them keeps open.
 const PARKED_EACH: usize = 24;
 
 #[derive(clap::Args)]
@@ -17,7 +17,7 @@ pub struct Options {
     /// Seconds of abuse.
     #[arg(long, default_value_t = 20)]
     seconds: u64,
-    /// Determines what is sent.
+    /// Seed of everything that is sent.
     #[arg(long, default_value_t = 1)]
     seed: u64,
     /// The server.

@@ -1,25 +1,25 @@
 //! The chart of the README, `docs/benchmarks.svg`, drawn from `docs/benchmarks.csv`.
 //!
-//! A horizontal bar for each row of the table: Tierce divided by the other server, so that less is better, and a
-//! bar beyond the line at 1 loses. Drawn by hand: a plotting crate would take longer to build than all of xtask.
+//! Each row of the table gets a horizontal bar: Tierce divided by the other server. Less is better, and a bar beyond
+//! the line at 1 loses. Drawn by hand: a plotting crate would take longer to build than all of xtask.
 
 use std::fmt::Write as _;
 use std::path::{Path, PathBuf};
 
 const WIDTH: f64 = 760.0;
-/// Where the bars begin; the names of the rows end before.
+/// Left edge of the bars; the names of the rows end before it.
 const BARS: f64 = 390.0;
-/// Room on the right for the number beside the longest bar.
+/// Margin on the right, for the number next to the longest bar.
 const RIGHT: f64 = 56.0;
-/// Width of a number with its star, and the room before it.
+/// Width of a number with its star, and the space before it.
 const NUMBER: f64 = 44.0;
-/// Room above the first title.
+/// Margin above the first title.
 const MARGIN: f64 = 16.0;
 const ROW: f64 = 22.0;
 const BAR: f64 = 14.0;
 
-/// Colours for light pages and, by the last line, for dark ones. The page has a colour of its own, so that the text
-/// can also be read where a viewer tells the picture nothing about the theme.
+/// Colours for light pages and, in the last line, for dark ones. The page has its own colour, so that the text is
+/// also readable if a viewer does not pass its theme to the picture.
 const STYLE: &str = "\
 .page{fill:#ffffff;stroke:#d1d9e0} text{fill:#1f2328} .note{fill:#59636e}
 .less{fill:#2f6fb2} .more{fill:#c4501b} .one{stroke:#59636e}
@@ -32,13 +32,13 @@ struct Measured<'a> {
     other: &'a str,
     what: &'a str,
     ratio: f64,
-    /// The ratio is the median of each round's: there are no two figures of which it is the ratio.
+    /// True if the ratio is the median of each round's ratio. Then no two figures have this ratio.
     is_of_rounds: bool,
     machine: &'a str,
     date: &'a str,
 }
 
-/// Reads the columns of the table that are drawn. The table has a line of names, and no quoted fields.
+/// Parses the columns of the table that are drawn. The table has a header line and no quoted fields.
 fn parse(table: &str) -> Result<Vec<Measured<'_>>, String> {
     let mut lines = table.lines();
     let names: Vec<&str> = lines.next().unwrap_or_default().split(',').collect();
@@ -73,7 +73,7 @@ fn parse(table: &str) -> Result<Vec<Measured<'_>>, String> {
         .collect()
 }
 
-/// The picture.
+/// Returns the picture.
 fn draw(rows: &[Measured<'_>]) -> String {
     let longest = rows.iter().map(|row| row.ratio).fold(1.0, f64::max);
     let scale = (WIDTH - BARS - RIGHT) / longest;
@@ -124,10 +124,10 @@ fn draw(rows: &[Measured<'_>]) -> String {
     )
 }
 
-/// The name of a row, its bar, and its number beside it.
+/// Draws the name of a row, its bar, and its number next to it.
 fn bar(body: &mut String, row: &Measured<'_>, y: f64, scale: f64) {
     let end = BARS + row.ratio * scale;
-    // A number that the line at 1 would cross is to the right of it.
+    // If the line at 1 would cross the number, the number is placed to the right of the line.
     let one = BARS + scale;
     let number = if end < one && end + NUMBER > one { one } else { end } + 6.0;
     let class = if row.ratio > 1.0 { "more" } else { "less" };
@@ -147,10 +147,10 @@ fn bar(body: &mut String, row: &Measured<'_>, y: f64, scale: f64) {
     );
 }
 
-/// Beside the number of a row whose ratio is the median of each round's.
+/// Mark after a ratio that is the median of each round's ratio.
 const OF_ROUNDS: &str = "*";
 
-/// What the marks mean, and where the figures come from.
+/// Returns the explanation of the marks, and the source of the figures.
 fn footer(rows: &[Measured<'_>]) -> Vec<String> {
     let sorted = |of: fn(&Measured<'_>) -> String| {
         let mut all: Vec<_> = rows.iter().map(of).collect();
@@ -179,7 +179,7 @@ fn docs() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("../docs")
 }
 
-/// Draws the chart anew. A test fails while it is out of date.
+/// Draws the chart again. A test fails while it is out of date.
 pub(crate) fn write() -> Result<(), String> {
     let (table, chart) = (docs().join("benchmarks.csv"), docs().join("benchmarks.svg"));
     let text = std::fs::read_to_string(&table).map_err(|e| format!("{}: {e}", table.display()))?;
@@ -205,7 +205,7 @@ mod tests {
         assert!(rows.iter().any(|row| row.ratio > 1.0), "no row loses");
     }
 
-    /// The page that explains the figures has each of them.
+    /// Checks that the page that explains the figures has each of them.
     #[test]
     fn every_row_is_on_the_page_of_figures() {
         let page = kept("benchmarks.md");

@@ -1,15 +1,15 @@
-//! Checks that fail most often, in under two minutes: formatting, lints, the unit tests of changed crates, generated
-//! pages, layers, documents, suites and budgets of lines.
+//! The checks that fail most often, in under two minutes: formatting, lints, the unit tests of changed crates,
+//! generated pages, layers, documents, suites and budgets of lines.
 
 use std::collections::BTreeSet;
 use std::process::Command;
 
 use crate::test;
 
-/// A crate has changed if something in it differs from this branch, or is not committed.
+/// Branch to compare with. A crate has changed if a file in it differs from this branch or is not committed.
 const BASE: &str = "origin/main";
 
-/// Crates with tests of generated pages, and the one with those of the repository.
+/// Crates that are always tested: those with tests of generated pages, and the one with tests of the repository.
 const ALWAYS: [&str; 3] = ["tierce-config/", "tierce-commands/", "xtask/"];
 
 pub fn run() -> Result<(), String> {
@@ -25,7 +25,7 @@ fn cargo(args: &[&str]) -> Result<(), String> {
     if status.success() { Ok(()) } else { Err(format!("cargo {} failed", args[0])) }
 }
 
-/// The packages of changed crates, as test programs are named after them.
+/// Returns the packages of changed crates, as their test programs are named.
 fn changed_packages() -> Result<BTreeSet<String>, String> {
     // A clone without that branch compares with its last commit.
     let base = git(&["merge-base", "HEAD", BASE]).unwrap_or_else(|_| "HEAD".to_owned());

@@ -1,9 +1,8 @@
-//! How often a key is found: the same requests to Tierce and to redis-server, by eviction policy.
+//! Hit ratio: the same requests to Tierce and to redis-server, by eviction policy.
 //!
-//! Both servers get GETs in pipelines, and a SET for each key that they did not have. There are two
-//! ways to be fair, and both are reported: room for the same number of entries, and the same
-//! `maxmemory`. For the former each server is filled with that number first, and asked what it takes.
-//! The last two thirds of the requests count.
+//! Both servers get GETs in pipelines, and a SET for each missing key. There are two fair comparisons, and both are
+//! reported: room for an equal number of entries, and an equal `maxmemory`. For the former, each server is filled
+//! with that number first and asked for its memory. The last two thirds of the requests count.
 
 use std::path::PathBuf;
 
@@ -14,7 +13,7 @@ use crate::differential::release_build;
 /// GETs in a pipeline.
 const DEPTH: usize = 50;
 
-/// Keys, and requests, for each entry that there is room for.
+/// Number of keys, and of requests, for each entry that fits.
 const KEYS_PER_ENTRY: usize = 10;
 const REQUESTS_PER_ENTRY: usize = 60;
 
@@ -22,7 +21,7 @@ const VALUE_LEN: usize = 100;
 
 #[derive(clap::Args)]
 pub(crate) struct Options {
-    /// Entries that there is room for.
+    /// Number of entries that fit.
     #[arg(long, default_value_t = 50_000)]
     entries: usize,
     /// The server to test. By default the release build of this workspace.
@@ -33,13 +32,13 @@ pub(crate) struct Options {
     reference: PathBuf,
 }
 
-/// A server that runs, and what it is called.
+/// A running server and its name.
 struct Subject {
     name: &'static str,
     server: Server,
 }
 
-/// What came of a run.
+/// Result of a run.
 struct Outcome {
     hit_percent: f64,
     entries: i64,
@@ -74,12 +73,12 @@ pub(crate) fn run(options: &Options) -> Result<(), String> {
     Ok(())
 }
 
-/// Options of SET, so that the key may be evicted under this policy.
+/// Returns options of SET that allow the eviction of the key under this policy.
 fn lifetime_under(policy: &str) -> &'static [&'static str] {
     if policy.starts_with("volatile") { &["EX", "100000"] } else { &[] }
 }
 
-/// Bytes that count against the limit when there are so many entries.
+/// Returns the memory that this number of entries needs, as counted against the limit.
 fn room_for(subject: &Subject, entries: usize, lifetime: &[&str]) -> u64 {
     let mut connection = subject.server.connect();
     connection.check("CONFIG SET maxmemory 0", "+OK");
@@ -117,7 +116,7 @@ fn key_name(key: u64) -> String {
     format!("key:{key:012}")
 }
 
-/// The keys among these that the server does not have.
+/// Returns those of the keys that the server does not have.
 fn ask(connection: &mut Connection, keys: &[u64]) -> Vec<u64> {
     let requests = keys.iter().flat_map(|key| encode(&[&b"GET"[..], key_name(*key).as_bytes()]));
     connection.send(requests.collect::<Vec<u8>>());
@@ -134,8 +133,8 @@ fn store(connection: &mut Connection, keys: &[u64], lifetime: &[&str]) {
     keys.iter().for_each(|_| connection.expect("+OK"));
 }
 
-/// Keys by Zipf's law with exponent 0.99, so many of a hundred replaced by keys that are asked for
-/// only once.
+/// Returns keys by Zipf's law with exponent 0.99. This percentage of them is replaced by keys that are requested only
+/// once.
 fn requests(entries: usize, one_time_percent: usize) -> Vec<u64> {
     const ONE_TIME: u64 = 100_000_000_000;
     let mut sum = 0.0;

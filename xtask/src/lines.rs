@@ -1,7 +1,7 @@
 //! Product lines by crate, and their budgets in `scripts/lines.tsv`.
 //!
-//! A line counts if it is in a crate's `src`, is not blank, and belongs to no unit test or simulation. A crate that
-//! grows past its budget fails a test. Raising a budget is a commit of its own that says what the lines buy.
+//! A line counts if it is in a crate's `src`, is not blank, and does not belong to a unit test or simulation. A test
+//! fails if a crate exceeds its budget. A budget is raised in its own commit, with a reason.
 
 use std::collections::BTreeMap;
 use std::fs;
@@ -27,7 +27,7 @@ fn root() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("..")
 }
 
-/// Product lines by crate.
+/// Returns product lines by crate.
 fn count(root: &Path) -> BTreeMap<String, usize> {
     let crates = fs::read_dir(root.join("crates")).expect("the crates");
     let crates = crates.map(|entry| entry.expect("an entry").path());
@@ -49,7 +49,7 @@ fn count_in(dir: &Path) -> usize {
     lines.sum()
 }
 
-/// Lines of a file that are not blank, up to its unit tests, which stand last.
+/// Returns the number of lines that are not blank, before the file's unit tests, which are last.
 fn product_lines(text: &str) -> usize {
     let lines: Vec<_> = text.lines().collect();
     let starts_tests = |pair: &[&str]| {
@@ -62,7 +62,7 @@ fn product_lines(text: &str) -> usize {
     lines[..end].iter().filter(|line| !line.trim().is_empty()).count()
 }
 
-/// The budgets: a line with the name of each crate, a tab, and its lines at the most.
+/// Reads the budgets. A line has the name of a crate, a tab, and its maximum number of lines.
 fn budgets(root: &Path) -> Result<BTreeMap<String, usize>, String> {
     let text = fs::read_to_string(root.join(BUDGETS)).map_err(|e| format!("{BUDGETS}: {e}"))?;
     let rows = text.lines().filter(|line| !line.starts_with('#'));
@@ -73,7 +73,7 @@ fn budgets(root: &Path) -> Result<BTreeMap<String, usize>, String> {
     rows.map(|line| parse(line).ok_or_else(|| format!("{BUDGETS}: {line}"))).collect()
 }
 
-/// Crates that are past their budgets, or have none.
+/// Returns crates that exceed their budgets, or have none.
 fn faults(
     lines: &BTreeMap<String, usize>,
     budgets: &BTreeMap<String, usize>,

@@ -28,23 +28,24 @@ struct Cli {
 enum Task {
     /// Send the same random commands to Tierce and to redis-server, and compare all replies.
     Differential(differential::Options),
-    /// The same with the protocols of memcached, and memcached.
+    /// Send random commands of memcached's protocols to Tierce and to memcached, and compare all replies.
     DifferentialMemcached(memcached::Options),
-    /// Report how often a key is found in Tierce and in redis-server, by eviction policy.
+    /// Report the hit ratio in Tierce and in redis-server, by eviction policy.
     HitRatio(hit_ratio::Options),
-    /// Report what an element of each type costs in memory, in Tierce and in redis-server.
+    /// Report the memory of an element of each type, in Tierce and in redis-server.
     ElementMemory(collections::Options),
-    /// Report how long others wait while a very large collection goes away.
+    /// Report the latency of other clients while a very large collection is removed.
     Stalls(collections::Options),
-    /// Report how long Tierce and redis-server take to start with what is in their logs.
+    /// Report the time that Tierce and redis-server take to start from their logs.
     StartTime(start_time::Options),
     /// Abuse all protocols at random, while well-behaved clients verify their data.
     Abuse(abuse::Options),
-    /// Run all tests, and a failed one twice more, alone.
+    /// Run all tests, and run each failed one twice more, alone.
     Test(test::Options),
     /// Print the product lines of each crate next to its budget.
     Lines,
-    /// Run in two minutes what fails most often: formatting, lints and unit tests of changed crates, tables of docs/.
+    /// Run the checks that fail most often, in two minutes: formatting, lints and unit tests of changed crates,
+    /// tables of docs/.
     Check,
     /// Draw the chart of the README from docs/benchmarks.csv.
     Chart,

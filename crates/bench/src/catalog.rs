@@ -2,15 +2,15 @@
 
 use crate::template::Template;
 
-/// A named command and what it needs to be there.
+/// A named command, with the preconditions of its test.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Test {
-    /// What the user writes behind `-t`.
+    /// Name of the test for `-t`.
     pub(crate) name: &'static str,
     words: &'static [&'static str],
 }
 
-/// All named tests, in the order in which help lists them.
+/// All named tests, in the order of the help text.
 const TESTS: &[Test] = &[
     Test { name: "ping", words: &["PING"] },
     Test { name: "set", words: &["SET", "__key__", "__data__"] },
@@ -54,23 +54,23 @@ const TESTS: &[Test] = &[
     Test { name: "xadd", words: &["XADD", "mystream", "*", "myfield", "__data__"] },
 ];
 
-/// The names of all tests, for people.
+/// Returns the names of all tests, for people.
 pub(crate) fn names() -> String {
     TESTS.iter().map(|test| test.name).collect::<Vec<_>>().join(", ")
 }
 
 impl Test {
-    /// The test of that name, in any case.
+    /// Finds a test by name, in any case.
     pub(crate) fn named(name: &str) -> Option<Self> {
         TESTS.iter().find(|test| test.name.eq_ignore_ascii_case(name)).copied()
     }
 
-    /// The command.
+    /// Returns the command.
     pub(crate) fn template(self) -> Template {
         Template::new(self.words)
     }
 
-    /// The headline of its results.
+    /// Returns the headline of its results.
     pub(crate) fn title(self) -> String {
         self.name.to_uppercase()
     }

@@ -1,11 +1,11 @@
 //! The cost of a process: CPU time and resident memory, from `/proc`.
 //!
 //! CPU time comes from the scheduler's account of every thread (`/proc/PID/task/TID/schedstat`, nanoseconds). If the
-//! kernel has none, or threads ended during the measurement and took theirs with them, it comes from `utime + stime`
-//! of `/proc/PID/stat`, which includes ended threads but counts in ticks of 10 ms. Every result says which it is.
+//! kernel has none, or threads ended during the measurement and their accounts with them, it comes from `utime +
+//! stime` of `/proc/PID/stat`. That includes ended threads, but in ticks of 10 ms. Every result names its source.
 //!
-//! Both include kernel time on behalf of the process, but not what other processes do for it: the sender pays for
-//! the receiving half of a loopback transfer.
+//! Both include kernel time on behalf of the process, but not work that other processes do for it. In a loopback
+//! transfer, the sender is charged for the receiving half.
 
 use std::collections::BTreeMap;
 use std::fs;
@@ -18,7 +18,7 @@ use serde::Serialize;
 
 use crate::error::Error;
 
-/// Schedstat counts as incomplete if the ticks say this much more.
+/// Schedstat counts as incomplete if the ticks exceed it by more than this.
 const TICKS_EXCESS_MAX: Duration = Duration::from_millis(50);
 
 /// A running process.
@@ -28,11 +28,11 @@ pub(crate) struct Process {
     directory: PathBuf,
 }
 
-/// Where a CPU time was read, the finer source first.
+/// Source of a CPU time, the finer one first.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize)]
 #[serde(rename_all = "lowercase")]
 pub(crate) enum CpuSource {
-    /// Nanoseconds per thread.
+    /// Nanoseconds of each thread.
     Schedstat,
     /// Ticks of, usually, 10 ms.
     Ticks,
@@ -49,12 +49,12 @@ pub(crate) struct CpuSpent {
 #[derive(Clone, Debug)]
 pub(crate) struct CpuReading {
     ticks: Duration,
-    /// Per thread; empty if the kernel keeps no such account.
+    /// CPU time by thread; empty if the kernel has no such account.
     threads: BTreeMap<u32, Duration>,
 }
 
 impl CpuReading {
-    /// The time spent since `earlier`.
+    /// Returns the time spent since `earlier`.
     pub(crate) fn since(&self, earlier: &Self) -> CpuSpent {
         let ticks = self.ticks.saturating_sub(earlier.ticks);
         match self.threads_since(earlier) {
@@ -92,7 +92,7 @@ impl Process {
         self.pid
     }
 
-    /// CPU time used so far.
+    /// Returns the CPU time used so far.
     pub(crate) fn cpu(&self) -> Result<CpuReading, Error> {
         let path = self.directory.join("stat");
         let ticks = parse_stat(&read(&path)?).ok_or_else(|| garbled(&path))?;
@@ -101,7 +101,7 @@ impl Process {
         Ok(CpuReading { ticks, threads: self.threads() })
     }
 
-    /// Threads come and go, so what cannot be read is left out.
+    /// Returns the account of each thread. Threads come and go, so unreadable ones are left out.
     fn threads(&self) -> BTreeMap<u32, Duration> {
         let Ok(entries) = fs::read_dir(self.directory.join("task")) else {
             return BTreeMap::new();
@@ -116,7 +116,7 @@ impl Process {
             .collect()
     }
 
-    /// Resident memory in bytes.
+    /// Returns resident memory in bytes.
     pub(crate) fn resident(&self) -> Result<u64, Error> {
         let path = self.directory.join("status");
         parse_resident(&read(&path)?).ok_or_else(|| garbled(&path))
@@ -135,8 +135,8 @@ fn garbled(path: &Path) -> Error {
     }
 }
 
-/// `utime + stime`, fields 14 and 15. The name in field 2 may itself hold spaces and parentheses,
-/// so fields are counted from the last parenthesis.
+/// Returns `utime + stime`, fields 14 and 15. The name in field 2 may itself have spaces and parentheses, so fields
+/// are counted from the last parenthesis.
 fn parse_stat(text: &str) -> Option<u64> {
     let (_, rest) = text.rsplit_once(')')?;
     let mut fields = rest.split_ascii_whitespace().skip(11);
@@ -156,7 +156,7 @@ fn parse_resident(status: &str) -> Option<u64> {
     kibibytes.checked_mul(1024)
 }
 
-/// The process that listens on a local TCP port, if this user may see it.
+/// Returns the process that listens on a local TCP port, if this user may see it.
 pub(crate) fn listener(port: u16) -> Option<Process> {
     let inodes: Vec<u64> = ["/proc/net/tcp", "/proc/net/tcp6"]
         .iter()
@@ -173,14 +173,14 @@ pub(crate) fn listener(port: u16) -> Option<Process> {
         .map(Process::new)
 }
 
-/// The process at the other end of a Unix socket. A connection is made to ask the kernel.
+/// Returns the process at the other end of a Unix socket. Connects to ask the kernel.
 pub(crate) fn listener_of(path: &Path) -> Option<Process> {
     let stream = UnixStream::connect(path).ok()?;
     let peer = rustix::net::sockopt::socket_peercred(&stream).ok()?;
     u32::try_from(peer.pid.as_raw_nonzero().get()).ok().map(Process::new)
 }
 
-/// Inodes of the sockets of a table of `/proc/net` that listen on `port`.
+/// Returns the inodes of sockets in a table of `/proc/net` that listen on `port`.
 fn listening_inodes(table: &str, port: u16) -> Vec<u64> {
     const LISTEN: &str = "0A";
     let suffix = format!(":{port:04X}");

@@ -1,12 +1,12 @@
 //! Numbers as exactly twelve decimal digits, the form redis-benchmark gives to `__rand_int__`.
 //!
-//! With a fixed width, a number can overwrite the previous one inside an already encoded request. This is the only
-//! work left per request, so it must be cheap: a handful of multiplications and no division by a variable.
+//! With a fixed width, a number can overwrite the previous one inside an encoded request. This is the only work left
+//! for each request, so it must be cheap: a few multiplications and no division by a variable.
 
-/// Digits of a number in a key.
+/// Number of digits of a number in a key.
 pub(crate) const DIGITS_LEN: usize = 12;
 
-/// Numbers must be below this to fit into [`DIGITS_LEN`] digits.
+/// Upper bound of numbers, so that they fit into [`DIGITS_LEN`] digits.
 pub(crate) const NUMBER_LIMIT: u64 = 1_000_000_000_000;
 
 const LOW_DIGITS_LIMIT: u64 = 100_000_000;
@@ -25,7 +25,7 @@ pub(crate) fn write(digits: &mut [u8; DIGITS_LEN], number: u64) {
     tail.copy_from_slice(&eight(low));
 }
 
-/// Four digits. Callers keep `number` below 10,000.
+/// Returns four digits. Callers keep `number` below 10,000.
 #[inline]
 fn four(number: u64) -> [u8; 4] {
     if number == 0 {
@@ -40,20 +40,20 @@ fn four(number: u64) -> [u8; 4] {
     digits
 }
 
-/// Eight digits, all computed at once in the lanes of one word.
+/// Returns eight digits, computed all at once as parts of one word.
 ///
-/// The number is cut in halves three times, 4+4, then 2+2+2+2, then 1 of 8: each step computes all
-/// quotients with one multiplication by a scaled reciprocal and subtracts them to have the
-/// remainders beside them. The most significant digit ends up in the lowest byte, which is why the
-/// word is stored little-endian on every machine.
+/// The number is split in halves three times: 4+4 digits, then 2+2+2+2, then single digits. Each step computes all
+/// quotients with one multiplication by a scaled reciprocal, and subtracts them to get the remainders next to them.
+/// The most significant digit ends up in the lowest byte. That is why the word is stored little-endian on every
+/// machine.
 #[inline]
 fn eight(number: u64) -> [u8; 8] {
-    // Lanes of 32 bits: thousands above, the rest below.
+    // Parts of 32 bits: thousands above, the rest below.
     let quads = (number / 10_000) | ((number % 10_000) << 32);
-    // Lanes of 16 bits: 10,486 / 2^20 is 1/100, exact for numbers below 10,000.
+    // Parts of 16 bits: 10,486 / 2^20 is 1/100, exact for numbers below 10,000.
     let hundreds = ((quads * 10_486) >> 20) & 0x0000_007f_0000_007f;
     let pairs = hundreds | ((quads - 100 * hundreds) << 16);
-    // Lanes of 8 bits: 103 / 2^10 is 1/10, exact for numbers below 100.
+    // Parts of 8 bits: 103 / 2^10 is 1/10, exact for numbers below 100.
     let tens = ((pairs * 103) >> 10) & 0x000f_000f_000f_000f;
     let ones = tens | ((pairs - 10 * tens) << 8);
     (ones | 0x3030_3030_3030_3030).to_le_bytes()

@@ -4,71 +4,71 @@ use std::io;
 
 use tierce_wire::resp::ReplyError;
 
-/// Why a run or a comparison ended without a result.
+/// Reason why a run or a comparison ended without a result.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum Error {
     /// Options that contradict each other or are out of range.
     #[error("{0}")]
     Usage(String),
-    /// No connection could be made.
+    /// The connection failed.
     #[error(
         "cannot connect to {address}: {source}; start a server there, or name another with -h, -p or -s"
     )]
     Connect {
-        /// Where to.
+        /// Address of the server.
         address: String,
-        /// The system's reason.
+        /// Error of the operating system.
         source: io::Error,
     },
     /// The server refused a command that had to succeed, such as AUTH.
     #[error("{address} refused {command}: {reply}")]
     Refused {
-        /// Which server.
+        /// Address of the server.
         address: String,
         /// The command.
         command: String,
-        /// The server's answer.
+        /// Answer of the server.
         reply: String,
     },
-    /// The server closed a connection while replies were due.
+    /// The server closed a connection with pending replies.
     #[error("the server closed a connection with {outstanding} replies due{}", quote(.said))]
     ConnectionLost {
-        /// Replies that were still to come on this connection.
+        /// Number of pending replies on this connection.
         outstanding: u64,
-        /// The first error reply before that, which may be the reason.
+        /// First error reply before that, which may be the reason.
         said: Option<String>,
     },
-    /// The server sent what is no reply.
+    /// The server sent something that is no reply.
     #[error("the server does not speak RESP: {0}; --protocol and --tls name others")]
     Protocol(ReplyError),
-    /// The same for the protocols of memcached.
+    /// The server sent no reply of memcached's protocols.
     #[error("the server does not speak this protocol of memcached")]
     NotMemcached,
-    /// The same for PedroKV.
+    /// The server sent no response of PedroKV's protocol.
     #[error("the server does not speak the protocol of PedroKV")]
     NotPedroKv,
-    /// The server answers, but its data are not there yet.
+    /// The server answers, but is still loading its data.
     #[error("the server is loading its data; try again when that is done")]
     Loading,
     /// The server sent more replies than it got requests.
     #[error("the server sent {replies} replies too many")]
     Unasked {
-        /// How many were not requested.
+        /// Number of replies without a request.
         replies: u64,
     },
     /// No reply came for a long time.
     #[error("no reply for {seconds} s with {outstanding} connections waiting")]
     Stalled {
-        /// How long nothing came.
+        /// Number of seconds without a reply.
         seconds: u64,
-        /// Connections with replies due.
+        /// Number of connections with pending replies.
         outstanding: usize,
     },
     /// The requests of one batch would take too much memory.
     #[error("encoded requests would take more than {limit} bytes: lower -P, -d or the ratio")]
     BatchTooLarge {
-        /// The limit, in bytes.
+        /// Limit in bytes.
         limit: usize,
     },
     /// A server to be compared did not start.
@@ -76,23 +76,23 @@ pub enum Error {
     Server {
         /// The command line.
         command: String,
-        /// What happened, with the end of its output.
+        /// Reason, with the end of the server's output.
         reason: String,
     },
-    /// Facts about a process could not be read.
+    /// Data about a process could not be read.
     #[error("cannot read {path}: {source}")]
     Procfs {
         /// The file.
         path: String,
-        /// The system's reason.
+        /// Error of the operating system.
         source: io::Error,
     },
     /// A system call failed.
     #[error("{context}: {source}")]
     Io {
-        /// What was being done.
+        /// Operation that failed.
         context: &'static str,
-        /// The system's reason.
+        /// Error of the operating system.
         source: io::Error,
     },
 }

@@ -2,7 +2,7 @@
 //!
 //! `tierce bench` loads any server that speaks RESP and reports throughput, latency percentiles and the server's CPU
 //! time and memory. `tierce bench compare` does it with two servers in alternation. The program mounts
-//! [`cli::BenchArgs`] as a subcommand and hands it to [`run`]:
+//! [`cli::BenchArgs`] as a subcommand and passes it to [`run`]:
 //!
 //! ```no_run
 //! use clap::Parser;
@@ -17,11 +17,11 @@
 //! # Ok::<(), tierce_bench::Error>(())
 //! ```
 //!
-//! [`race`] is another program: it races the storage engine against its disk.
+//! [`race`] is a separate subcommand: it compares the storage engine with its disk.
 //!
 //! The load is a closed loop: a connection sends a batch, waits for its replies and sends the next. The generator
-//! must cost far less than any server, so requests are encoded once and only their digits change, and replies are
-//! counted, not decoded. The protocol itself is `tierce-wire`'s.
+//! must cost far less than any server. So requests are encoded once and only their digits change, and replies are
+//! counted, not decoded. The protocol code is in `tierce-wire`.
 
 #![forbid(unsafe_code)]
 
@@ -61,11 +61,11 @@ mod mock_server;
 
 pub use error::Error;
 
-/// Does what the command line says and prints the results to standard output.
+/// Runs the command line and prints the results to standard output.
 ///
 /// # Errors
-/// When options make no sense, a server cannot be reached or started, or a connection is lost.
-/// Error *replies* are results, not errors: they are counted and reported.
+/// If options are invalid, a server cannot be reached or started, or a connection is lost. Error *replies* are
+/// results, not errors: they are counted and reported.
 pub fn run(args: cli::BenchArgs) -> Result<(), Error> {
     match &args.mode {
         None => plan::Plan::new(&args)?.run(),

@@ -1,11 +1,11 @@
-//! The machine of a measurement, since figures mean nothing without it.
+//! The machine of a measurement. Figures mean nothing without it.
 
 use std::fs;
 use std::thread;
 
 use serde::Serialize;
 
-/// What to print above a table.
+/// Facts to print above a table.
 #[derive(Clone, Debug, Serialize)]
 pub(crate) struct Machine {
     pub(crate) processor: String,
@@ -14,7 +14,7 @@ pub(crate) struct Machine {
 }
 
 impl Machine {
-    /// This one. What cannot be found out is called unknown.
+    /// Describes this machine. Facts that are not available are called unknown.
     pub(crate) fn this() -> Self {
         let kernel = fs::read_to_string("/proc/sys/kernel/osrelease");
         Self {

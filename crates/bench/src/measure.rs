@@ -24,7 +24,7 @@ pub(crate) struct Measurement {
     pub(crate) seed: u64,
     pub(crate) requests: u64,
     pub(crate) errors: u64,
-    /// Null replies, such as those to GET of an absent key.
+    /// Number of null replies, such as those to GET of an absent key.
     pub(crate) nulls: u64,
     pub(crate) first_error: Option<String>,
     pub(crate) seconds: f64,
@@ -32,7 +32,7 @@ pub(crate) struct Measurement {
     pub(crate) latency_ms: Latency,
     /// CPU time of the load generator per request, in microseconds.
     pub(crate) generator_cpu_us: f64,
-    /// CPU cores that the load generator kept busy.
+    /// CPU cores that the load generator used.
     pub(crate) generator_cores: f64,
     pub(crate) server: Option<ServerCost>,
 }
@@ -49,13 +49,13 @@ pub(crate) struct Latency {
     pub(crate) max: f64,
 }
 
-/// What a measurement cost the server.
+/// Cost of a measurement for the server.
 #[derive(Clone, Copy, Debug, Serialize)]
 pub(crate) struct ServerCost {
     pub(crate) pid: u32,
     /// CPU time per request, in microseconds.
     pub(crate) cpu_us: f64,
-    /// CPU cores that the server kept busy.
+    /// CPU cores that the server used.
     pub(crate) cores: f64,
     pub(crate) cpu_source: CpuSource,
     pub(crate) resident_before: u64,
@@ -64,8 +64,8 @@ pub(crate) struct ServerCost {
 
 /// Runs `workload` until `goal`, after `warmup` of the same load over the same connections.
 ///
-/// The server's costs are read when all connections stand, and again when the last reply is in but
-/// before they close.
+/// Reads the server's costs when all connections are established, and again after the last reply
+/// but before they close.
 pub(crate) fn measure(
     target: &Target,
     workload: &Workload,

@@ -1,7 +1,7 @@
-//! A tiny RESP server for tests: it counts what arrives and can be made to misbehave.
+//! A small RESP server for tests. It counts requests and can be made to misbehave.
 //!
-//! It reads requests strictly: anything but an array of bulk strings ends the connection, so a wrongly encoded or
-//! split batch shows as a lost connection.
+//! It reads requests strictly: anything but an array of bulk strings ends the connection. So a badly encoded or split
+//! batch shows as a lost connection.
 
 use std::collections::HashMap;
 use std::io::{BufRead, BufReader, Write};
@@ -13,18 +13,18 @@ use tierce_wire::resp::Proto;
 
 use crate::target::{Address, Target};
 
-/// How a mock server answers.
+/// Behavior of a mock server.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Behavior {
-    /// As a server should.
+    /// Answers correctly.
     Plain,
-    /// In pieces of this many bytes, each sent on its own.
+    /// Answers in pieces of this many bytes, each sent separately.
     Pieces(usize),
-    /// Every so many requests of a connection with an error.
+    /// Answers every n-th request of a connection with an error.
     ErrorEvery(u64),
-    /// Closes a connection after so many requests, saying why.
+    /// Closes a connection after so many requests, with an error as the reason.
     CloseAfter(u64),
-    /// Says something that is not RESP.
+    /// Sends something that is not RESP.
     Garbage,
 }
 
@@ -35,13 +35,13 @@ pub(crate) struct MockServer {
     seen: Arc<Mutex<Seen>>,
 }
 
-/// What arrived so far.
+/// Requests received so far.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Seen {
     pub(crate) connections: u64,
-    /// How often each command came, by its name in capitals.
+    /// Number of calls of each command, by its name in capitals.
     pub(crate) commands: HashMap<String, u64>,
-    /// How often each first argument came.
+    /// Number of uses of each first argument.
     pub(crate) keys: HashMap<String, u64>,
 }
 
@@ -62,7 +62,7 @@ impl MockServer {
                 let seen = Arc::clone(&shared);
                 seen.lock().unwrap().connections += 1;
                 let stream = stream.unwrap();
-                // A client that goes away in the middle is the normal end of a connection.
+                // A client that disconnects in the middle is the normal end of a connection.
                 thread::spawn(move || serve(&stream, behavior, &seen));
             }
         });

@@ -1,4 +1,4 @@
-//! Loading servers that speak PedroKV: requests and replies.
+//! Requests and replies of PedroKV's protocol.
 //!
 //! If a server answers out of order, counts are right, but latencies are those of a connection, not of single
 //! requests.
@@ -10,7 +10,7 @@ use crate::digits::DIGITS_LEN;
 use crate::random::Random;
 use crate::request::{Filling, Request};
 
-/// What the server sent is no response.
+/// The server sent something that is no response.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct NoResponse;
 
@@ -31,8 +31,7 @@ pub(crate) fn encode(kind: Kind, filling: &Filling<'_>, random: &mut Random) -> 
     request
 }
 
-/// Walks over `input`, which begins with the bytes that the last call did not consume. What is not
-/// found is a null reply.
+/// Counts in `input`, which begins with the bytes that the last call did not consume. An absent key is a null reply.
 #[inline]
 pub(crate) fn count(input: &[u8]) -> Result<Counted, NoResponse> {
     let mut counted = Counted::default();

@@ -14,7 +14,7 @@ use crate::report;
 use crate::target::{Address, Target};
 use crate::workload::Workload;
 
-/// Everything about a run that the user could decide.
+/// All decisions of the user about a run.
 #[derive(Debug)]
 pub(crate) struct Plan {
     target: Target,
@@ -26,7 +26,7 @@ pub(crate) struct Plan {
     format: report::Format,
 }
 
-/// Whether the keyspace is filled before measuring.
+/// Filling of the keyspace before measuring.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Fill {
     First,
@@ -35,7 +35,7 @@ enum Fill {
 
 impl Plan {
     /// # Errors
-    /// When options make no sense together or name what does not exist.
+    /// If options contradict each other or name something unknown.
     pub(crate) fn new(args: &BenchArgs) -> Result<Self, Error> {
         let target = args.target.resolve()?;
         let server = match args.server_pid {
@@ -53,8 +53,8 @@ impl Plan {
         })
     }
 
-    /// Runs one workload after the other and prints each result as soon as it is there, except in
-    /// JSON, which is one document.
+    /// Runs one workload after the other. Prints each result at once, except in JSON, which is one
+    /// document.
     pub(crate) fn run(&self) -> Result<(), Error> {
         let progress = match self.format {
             report::Format::Table => Progress::Shown,
@@ -94,7 +94,7 @@ impl TargetArgs {
     }
 }
 
-/// The server's process, if it runs on this machine and may be looked at.
+/// Returns the server's process, if it runs on this machine and this user may read its data.
 fn find_server(address: &Address) -> Option<Process> {
     match address {
         Address::Tcp { host, port } => {

@@ -6,7 +6,7 @@ use tierce_progress::{Display, Unit};
 
 use crate::engine::Goal;
 
-/// Whether progress is to be shown.
+/// Display of progress.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Progress {
     Shown,

@@ -10,13 +10,13 @@ pub(crate) struct Random {
 }
 
 impl Random {
-    /// A stream that depends on nothing but `seed`.
+    /// Makes a stream that depends only on `seed`.
     pub(crate) fn new(seed: u64) -> Self {
         let mut counter = seed;
         Self { state: std::array::from_fn(|_| split_mix(&mut counter)) }
     }
 
-    /// The next 64 random bits.
+    /// Returns the next 64 random bits.
     #[inline]
     pub(crate) fn bits(&mut self) -> u64 {
         let [a, b, c, d] = &mut self.state;
@@ -31,14 +31,14 @@ impl Random {
         bits
     }
 
-    /// A number below `limit`. The bias of the plain multiplication is below `limit` / 2^64, far
-    /// under what any run could show.
+    /// Returns a number below `limit`. The bias of the plain multiplication is below `limit` / 2^64, far less than
+    /// any run could show.
     #[inline]
     pub(crate) fn below(&mut self, limit: u64) -> u64 {
         ((u128::from(self.bits()) * u128::from(limit)) >> 64) as u64
     }
 
-    /// A number from 0 (included) to 1 (excluded), in steps of 2^-53.
+    /// Returns a number from 0 (included) to 1 (excluded), in steps of 2^-53.
     #[inline]
     pub(crate) fn unit(&mut self) -> f64 {
         (self.bits() >> 11) as f64 / (1_u64 << 53) as f64

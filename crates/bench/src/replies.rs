@@ -1,8 +1,8 @@
-//! Counting the replies of a connection.
+//! Counts the replies of a connection.
 //!
-//! The generator must know how many replies arrived, how many are errors or null, and the text of the first error;
-//! nothing else, at a few nanoseconds per reply. `tierce-wire` skips replies at that price. This file adds the text
-//! of the first error, which costs a second pass over its piece of input.
+//! The generator must know the number of replies, the number of errors and nulls among them, and the text of the
+//! first error; nothing else, at a few nanoseconds per reply. `tierce-wire` skips replies at that price. This file
+//! adds the text of the first error, which costs a second pass over its piece of input.
 
 use tierce_wire::resp::ReplyScanner;
 
@@ -12,11 +12,11 @@ use crate::memcached::Scanner;
 use crate::pedrokv;
 use crate::protocol::Protocol;
 
-/// The part of an error reply that is kept to be shown.
+/// Maximum length of an error's text.
 const ERROR_TEXT_LEN_MAX: usize = 200;
 
-/// What is not consumed is the beginning of one line, and at most this long: the scanner refuses
-/// lines that do not end.
+/// Maximum length of the unconsumed input. It is the beginning of one line, and the scanner rejects lines that are
+/// too long.
 pub(crate) const CARRY_LEN_MAX: usize = 64 * 1024 + 1;
 
 /// Counts the replies of one connection.
@@ -28,7 +28,7 @@ pub(crate) enum ReplyCounter {
 }
 
 impl ReplyCounter {
-    /// For a connection that speaks `protocol`; `quiet` if several requests get one reply.
+    /// Makes a counter for a connection with `protocol`. `quiet` if several requests get one reply.
     pub(crate) fn new(protocol: Protocol, quiet: bool) -> Self {
         match protocol {
             Protocol::Resp => Self::Resp(ReplyScanner::new()),
@@ -37,10 +37,10 @@ impl ReplyCounter {
         }
     }
 
-    /// Walks over `input`, which begins with the bytes the last call did not consume.
+    /// Counts in `input`, which begins with the bytes that the last call did not consume.
     ///
     /// # Errors
-    /// When the input is no sequence of replies. The counter is of no use afterwards.
+    /// If the input is no sequence of replies. The counter must not be used afterwards.
     #[inline]
     pub(crate) fn count(&mut self, input: &[u8]) -> Result<Counted, Error> {
         let scanner = match self {
@@ -63,10 +63,10 @@ impl ReplyCounter {
     }
 }
 
-/// The text of the first error in `input`, which `scanner` has not seen yet.
+/// Returns the text of the first error in `input`, which `scanner` has not seen yet.
 ///
-/// The error is the last line of what the scanner has passed over when it counts one. A long error
-/// of version 3 that began in an earlier piece has only its end here.
+/// The error is the last line that the scanner has consumed when it counts one. Of a long RESP3 error that began in
+/// an earlier piece, only the end is available here.
 #[cold]
 fn first_error(mut scanner: ReplyScanner, input: &[u8]) -> Option<String> {
     let mut end = 0;
@@ -90,7 +90,7 @@ fn first_error(mut scanner: ReplyScanner, input: &[u8]) -> Option<String> {
 mod tests {
     use super::*;
 
-    /// Feeds pieces as a connection does: what was not consumed comes again.
+    /// Feeds pieces as a connection does: unconsumed input is passed again.
     fn feed<'a>(pieces: impl IntoIterator<Item = &'a [u8]>) -> Counted {
         let mut counter = ReplyCounter::new(Protocol::Resp, false);
         let mut kept = Vec::new();
@@ -108,7 +108,7 @@ mod tests {
         total
     }
 
-    /// What is counted must not depend on where the input is cut.
+    /// Checks that the counts do not depend on the splits of the input.
     fn check(input: &str, replies: u64, errors: u64, nulls: u64, first_error: Option<&str>) {
         let first_error = first_error.map(str::to_owned);
         let expected = Counted { consumed: 0, replies, errors, nulls, first_error };

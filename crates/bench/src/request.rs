@@ -5,14 +5,14 @@ use tierce_wire::resp::{Encoder, Proto};
 use crate::digits::DIGITS_LEN;
 use crate::random::Random;
 
-/// What all requests of a run have in common.
+/// Parameters that all requests of a run share.
 #[derive(Clone, Debug)]
 pub(crate) struct Filling<'a> {
     pub(crate) key_prefix: &'a str,
     pub(crate) data_size: usize,
 }
 
-/// One encoded request, and where in it digits must be written before it is sent.
+/// One encoded request, and the offsets at which digits are written before it is sent.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Request {
     pub(crate) bytes: Vec<u8>,

@@ -1,13 +1,13 @@
-//! The ring of encoded requests from which batches are cut.
+//! The ring of encoded requests from which batches are taken.
 //!
-//! A batch is `pipeline` consecutive requests, sent with one system call. All requests that a batch can hold are
-//! encoded once, one behind the other in the order of the mix; preparing a batch means choosing where it begins and
-//! overwriting its digits. A mix of several commands repeats after `period` requests, so `period + pipeline - 1`
-//! requests suffice to cut a batch at any point of the period without wrapping around.
+//! A batch is `pipeline` consecutive requests, sent with one system call. All requests that a batch can contain are
+//! encoded once, one after the other in the order of the mix. Preparing a batch means choosing its start and
+//! overwriting its digits. A mix of several commands repeats after `period` requests. So `period + pipeline - 1`
+//! requests suffice to take a batch at any point of the period without wrapping around.
 //!
 //! Invariants:
 //! - `ends`, `key_ends` and `number_ends` have one element per request, ascending.
-//! - Every offset in `keys` and `numbers` has [`DIGITS_LEN`] bytes behind it.
+//! - [`DIGITS_LEN`] bytes follow at every offset in `keys` and `numbers`.
 
 use crate::digits::{self, DIGITS_LEN};
 use crate::distribution::KeyPicker;
@@ -16,22 +16,22 @@ use crate::random::Random;
 use crate::request::Filling;
 use crate::template::Template;
 
-/// The arguments of a worker's encoded requests take at most this much memory.
+/// Upper bound of the memory for the arguments of a worker's encoded requests.
 const RING_LEN_MAX: usize = 1 << 30;
 
-/// The commands of a run and how often each occurs.
+/// The commands of a run, and the frequency of each.
 #[derive(Clone, Debug)]
 pub(crate) struct Mix {
     templates: Vec<(Template, u32)>,
 }
 
 impl Mix {
-    /// A run of one command.
+    /// Makes a mix of one command.
     pub(crate) fn one(template: Template) -> Self {
         Self { templates: vec![(template, 1)] }
     }
 
-    /// Two commands in the proportion of two counts, of which one may be 0 but not both.
+    /// Makes a mix of two commands in the proportion of two counts. One count may be 0, but not both.
     pub(crate) fn ratio(first: (Template, u32), second: (Template, u32)) -> Self {
         let common = greatest_common_divisor(first.1, second.1);
         assert!(common > 0, "a ratio of 0:0 holds no request");
@@ -43,18 +43,18 @@ impl Mix {
         Self { templates }
     }
 
-    /// Whether one reply stands for several requests.
+    /// Returns true if several requests get one reply.
     pub(crate) fn is_quiet(&self) -> bool {
         self.templates.iter().any(|(template, _)| template.is_multi_get())
     }
 
-    /// Requests after which the order repeats.
+    /// Returns the number of requests after which the order repeats.
     fn period(&self) -> usize {
         self.templates.iter().map(|(_, count)| *count as usize).sum()
     }
 
-    /// The templates of one period, the rarer ones spread evenly among the others: at each step
-    /// the one that lags most behind its due number of occurrences comes next.
+    /// Returns the templates of one period. The rarer ones are spread evenly among the others: at each step, the one
+    /// that lags most behind its expected number of occurrences comes next.
     fn order(&self) -> Vec<&Template> {
         let period = self.period() as i64;
         let mut given = vec![0_i64; self.templates.len()];
@@ -89,10 +89,10 @@ pub(crate) struct Ring {
 }
 
 impl Ring {
-    /// Encodes what batches of up to `pipeline` requests of `mix` need.
+    /// Encodes the requests that batches of up to `pipeline` requests of `mix` need.
     ///
     /// # Errors
-    /// When that would take more than a gibibyte.
+    /// If that would take more than a gibibyte.
     pub(crate) fn new(
         mix: &Mix,
         pipeline: usize,
@@ -134,7 +134,7 @@ impl Ring {
         self.number_ends.push(self.numbers.len());
     }
 
-    /// Keys in the first `requests` requests of the run, however they were cut into batches.
+    /// Returns the number of keys in the first `requests` requests of the run, for any split into batches.
     fn keys_before(&self, requests: u64) -> u64 {
         let period = self.period as u64;
         let rest = (requests % period) as usize;
@@ -142,8 +142,8 @@ impl Ring {
         requests / period * self.keys_per_period as u64 + keys_of_rest as u64
     }
 
-    /// The next `count` requests, which are the run's `position`-th and following, with fresh
-    /// digits. `count` is at least 1 and at most the pipeline depth the ring was made for.
+    /// Returns the next `count` requests, starting at the run's `position`-th, with fresh digits. `count` is at least
+    /// 1 and at most the pipeline depth of the ring.
     #[inline]
     pub(crate) fn batch(&mut self, position: u64, count: usize, picker: &mut KeyPicker) -> &[u8] {
         picker.seek(self.keys_before(position));
@@ -190,7 +190,7 @@ mod tests {
         Template::new(&["SET", "__key__", "__data__"])
     }
 
-    /// First letters of commands and keys of a batch.
+    /// Returns the first letters of commands, and the keys, of a batch.
     fn read(batch: &[u8]) -> Vec<(char, u64)> {
         let text = std::str::from_utf8(batch).unwrap();
         text.split('*')

@@ -7,7 +7,7 @@ use rustix::io::Errno;
 use rustix::net::{RecvFlags, SendFlags};
 use tierce_client::TlsSession;
 
-/// A socket, and what encrypts it.
+/// A socket, and its encryption if any.
 #[derive(Debug)]
 pub(crate) struct Socket {
     fd: OwnedFd,
@@ -21,12 +21,12 @@ impl AsFd for Socket {
 }
 
 impl Socket {
-    /// One that sends bytes as they are.
+    /// Makes a socket without encryption.
     pub(crate) fn plain(fd: OwnedFd) -> Self {
         Self { fd, tls: None }
     }
 
-    /// Encrypts what is sent from now on; the socket has to block.
+    /// Encrypts the connection from now on. The socket must be blocking.
     pub(crate) fn encrypt(&mut self, mut session: TlsSession) -> io::Result<()> {
         session.shake_hands(self.fd.as_fd())?;
         self.tls = Some(Box::new(session));
@@ -37,7 +37,7 @@ impl Socket {
         Ok(rustix::io::ioctl_fionbio(&self.fd, true)?)
     }
 
-    /// Receives once. 0 is the end of the connection.
+    /// Receives once. 0 means the end of the connection.
     pub(crate) fn receive(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
         match &mut self.tls {
             None => receive(&self.fd, buffer),
@@ -53,7 +53,7 @@ impl Socket {
         }
     }
 
-    /// Sends once. Bytes that were not sent have to come first in the next call.
+    /// Sends once. The next call must begin with the bytes that were not sent.
     pub(crate) fn send(&mut self, bytes: &[u8]) -> io::Result<usize> {
         match &mut self.tls {
             None => match rustix::net::send(&self.fd, bytes, SendFlags::NOSIGNAL) {

@@ -1,7 +1,7 @@
 //! The server under load: its address, login, and plain calls to it.
 //!
-//! A [`Control`] connection is blocking and answers one call at a time. It serves what happens around a measurement
-//! (DBSIZE until a server is up, CONFIG SET) and the handshake of every connection before the engine gets it.
+//! A [`Control`] connection is blocking and answers one call at a time. It is used for calls around a measurement
+//! (DBSIZE until a server is up, CONFIG SET) and for the handshake of every connection before the engine gets it.
 
 use std::fmt;
 use std::io;
@@ -19,10 +19,10 @@ use crate::error::Error;
 use crate::protocol::Protocol;
 use crate::socket::Socket;
 
-/// A call that takes longer than this has failed. Generous, since FLUSHALL and the like may be slow.
+/// Time limit of a call. It is long, because FLUSHALL and similar commands may be slow.
 const CALL_TIMEOUT: Duration = Duration::from_secs(60);
 
-/// Where a server listens.
+/// Address on which a server listens.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Address {
     Tcp { host: String, port: u16 },
@@ -39,7 +39,7 @@ impl fmt::Display for Address {
     }
 }
 
-/// A server and how every connection to it begins.
+/// A server, and the login for every connection to it.
 #[derive(Clone, Debug)]
 pub(crate) struct Target {
     pub(crate) address: Address,
@@ -47,12 +47,12 @@ pub(crate) struct Target {
     pub(crate) password: Option<String>,
     pub(crate) database: u32,
     pub(crate) resp_version: Proto,
-    /// How connections are encrypted, if they are.
+    /// Encryption of connections, if any.
     pub(crate) tls: Option<Tls>,
 }
 
 impl Target {
-    /// Connects and shakes hands: AUTH, HELLO, SELECT, each only if asked for.
+    /// Connects and sends AUTH, HELLO and SELECT, each only if asked for.
     pub(crate) fn connect(&self) -> Result<Control, Error> {
         let failed = |source| Error::Connect { address: self.address.to_string(), source };
         let mut socket = Socket::plain(self.open().map_err(failed)?);
@@ -73,10 +73,10 @@ impl Target {
         Ok(control)
     }
 
-    /// Whether the server serves keys. One that loads them answers what needs none.
+    /// Returns an error unless the server serves keys. While it loads, it only answers other requests.
     ///
     /// # Errors
-    /// When it does not.
+    /// If the server does not serve keys.
     pub(crate) fn serves(&self, protocol: Protocol) -> Result<(), Error> {
         let mut control = self.connect()?;
         match protocol {
@@ -135,12 +135,12 @@ impl Control {
         self.send(&encode(words))
     }
 
-    /// The reply to the one command that was begun.
+    /// Reads the reply to the one command that was begun.
     pub(crate) fn reply(&mut self) -> Result<Value, Error> {
         Ok(self.replies(1)?.swap_remove(0))
     }
 
-    /// A call whose error reply is an error.
+    /// Makes a call. An error reply is an error.
     pub(crate) fn must(&mut self, words: &[&str]) -> Result<(), Error> {
         match self.call(words)? {
             Value::Error(text) => Err(self.refused(words, &text)),
@@ -148,7 +148,7 @@ impl Control {
         }
     }
 
-    /// Sends commands at once, and reads all replies, of which none may be an error.
+    /// Sends commands at once, and reads all replies. An error reply is an error.
     pub(crate) fn must_all(&mut self, commands: &[&[&str]]) -> Result<(), Error> {
         self.send(&commands.iter().flat_map(|words| encode(words)).collect::<Vec<_>>())?;
         for (words, reply) in commands.iter().zip(self.replies(commands.len())?) {
@@ -159,7 +159,7 @@ impl Control {
         Ok(())
     }
 
-    /// Reads so many replies. Pushes among them are passed over.
+    /// Reads so many replies. Skips pushes among them.
     fn replies(&mut self, count: usize) -> Result<Vec<Value>, Error> {
         let mut decoder = ReplyDecoder::new();
         let (mut input, mut replies) = (Vec::new(), Vec::with_capacity(count));
@@ -189,8 +189,7 @@ impl Control {
         }
     }
 
-    /// Asks for the version in text, which servers of every protocol of memcached understand.
-    /// Asks for a key, which need not be there.
+    /// Asks for a key, which need not exist. Servers of every memcached protocol understand this text request.
     fn get_of_memcached(&mut self) -> Result<(), Error> {
         self.send(b"get ping\r\n")?;
         let mut piece = [0; 256];
@@ -202,7 +201,7 @@ impl Control {
         }
     }
 
-    /// Asks for a key, which need not be there.
+    /// Asks for a key, which need not exist.
     fn get_of_pedrokv(&mut self) -> Result<(), Error> {
         let mut request = Vec::new();
         let get = pedrokv::Request { kind: pedrokv::Kind::Get, id: 1, key: b"ping", value: b"" };
@@ -229,7 +228,7 @@ impl Control {
         }
     }
 
-    /// Gives up the connection for use by an event loop.
+    /// Converts the connection for use by an event loop.
     pub(crate) fn into_nonblocking(self) -> Result<Socket, Error> {
         self.socket.set_nonblocking().map_err(Error::io("making a socket non-blocking"))?;
         Ok(self.socket)

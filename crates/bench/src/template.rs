@@ -1,12 +1,12 @@
-//! Command templates: words with placeholders for what differs between requests.
+//! Command templates: words with placeholders for the parts that differ between requests.
 //!
-//! | placeholder | becomes |
+//! | placeholder | replaced by |
 //! |---|---|
 //! | `__key__` | the key prefix and twelve digits, chosen by the key distribution |
 //! | `__rand_int__` | twelve digits, uniform below the keyspace (redis-benchmark's placeholder) |
 //! | `__data__` | a value of the requested size, the same in all requests made from one encoding |
 //!
-//! Placeholders may be part of a word (`user:__rand_int__:name`) and may occur any number of times. Everything but
+//! Placeholders may be part of a word (`user:__rand_int__:name`) and may occur any number of times. Everything except
 //! the digits is encoded once.
 
 use crate::digits::DIGITS_LEN;
@@ -39,17 +39,17 @@ const PLACEHOLDERS: [(&str, Token); 3] =
     [("__key__", Token::Key), ("__rand_int__", Token::Number), ("__data__", Token::Data)];
 
 impl Template {
-    /// A template from the words of a command. An empty word is an empty argument.
+    /// Makes a template from the words of a command. An empty word is an empty argument.
     pub(crate) fn new<Word: AsRef<str>>(words: &[Word]) -> Self {
         Self(Command::Words(words.iter().map(|word| parse_word(word.as_ref())).collect()))
     }
 
-    /// A request of a protocol of memcached.
+    /// Makes a request of a memcached protocol.
     pub(crate) fn memcached(protocol: Protocol, operation: Operation) -> Self {
         Self(Command::Memcached(protocol, operation))
     }
 
-    /// The name of the command, as it was written.
+    /// Returns the name of the command, as it was written.
     pub(crate) fn name(&self) -> String {
         let words = match &self.0 {
             Command::Words(words) => words,
@@ -65,12 +65,12 @@ impl Template {
         name
     }
 
-    /// Whether it reads many keys for one reply.
+    /// Returns true if it reads many keys for one reply.
     pub(crate) fn is_multi_get(&self) -> bool {
         matches!(self.0, Command::Memcached(_, Operation::MultiGet(_)))
     }
 
-    /// Bytes of all arguments together.
+    /// Returns the number of bytes of all arguments together.
     pub(crate) fn arguments_len(&self, filling: &Filling<'_>) -> usize {
         match &self.0 {
             Command::Words(words) => words.iter().flatten().map(|token| token.len(filling)).sum(),
@@ -78,9 +78,9 @@ impl Template {
         }
     }
 
-    /// Encodes the command as an array of bulk strings. Digits are zeros, data is random letters
-    /// and digits from `random`, so that a server that compresses has no easy game and one that
-    /// stores numbers specially never takes a value for a number.
+    /// Encodes the command as an array of bulk strings. Digits are zeros. Data is random letters and digits from
+    /// `random`: a server with compression gets no advantage, and a server that stores numbers specially never takes
+    /// a value for a number.
     pub(crate) fn encode(&self, filling: &Filling<'_>, random: &mut Random) -> Request {
         let words = match &self.0 {
             Command::Words(words) => words,

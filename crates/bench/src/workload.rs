@@ -20,11 +20,11 @@ const REQUESTS_DEFAULT: u64 = 100_000;
 const DATA_SIZE_DEFAULT: u32 = 3;
 const KEY_PREFIX_DEFAULT: &str = "key:";
 
-/// Filling a keyspace is not measured, so it is done the fastest way.
+/// Pipeline depth for filling a keyspace. Filling is not measured, so it is done the fastest way.
 const FILL_PIPELINE: usize = 128;
 const FILL_CLIENTS: usize = 8;
 
-/// A test to be run.
+/// A test to run.
 #[derive(Clone, Debug)]
 pub(crate) struct Workload {
     pub(crate) title: String,
@@ -33,7 +33,7 @@ pub(crate) struct Workload {
 }
 
 impl Workload {
-    /// The load that sets every key of this workload's keyspace once, in order.
+    /// Returns the load that sets every key of this workload's keyspace once, in order.
     pub(crate) fn fill(&self) -> (Self, Goal) {
         let load = Load {
             distribution: Distribution::Sequential,
@@ -58,7 +58,7 @@ fn operation(protocol: Protocol, operation: Operation) -> Template {
 }
 
 impl LoadArgs {
-    /// The load, with redis-benchmark's defaults for what was not given.
+    /// Returns the load, with redis-benchmark's defaults for missing options.
     pub(crate) fn load(&self) -> Load {
         Load {
             protocol: self.protocol,
@@ -75,7 +75,7 @@ impl LoadArgs {
         }
     }
 
-    /// When a test ends, if `otherwise` is what holds without a wish of the user.
+    /// Returns the end of a test: the user's choice, or `otherwise`.
     pub(crate) fn goal(&self, otherwise: Goal) -> Goal {
         match (self.requests, self.time) {
             (Some(requests), _) => Goal::Requests(requests),
@@ -84,16 +84,16 @@ impl LoadArgs {
         }
     }
 
-    /// Redis-benchmark's number of requests, unless the user says something else.
+    /// Returns the user's goal, or redis-benchmark's number of requests.
     pub(crate) fn goal_of_single_run(&self) -> Goal {
         self.goal(Goal::Requests(REQUESTS_DEFAULT))
     }
 
-    /// The workloads of a run: one for the command if there is one, else one for the ratio, else
-    /// one for each test.
+    /// Returns the workloads of a run: one for the command if there is one, else one for the ratio,
+    /// else one for each test.
     ///
     /// # Errors
-    /// When a test has no such name.
+    /// If a test has an unknown name.
     pub(crate) fn workloads(&self, command: &[String]) -> Result<Vec<Workload>, Error> {
         let load = self.load();
         let one = |title: String, mix| Workload { title, load: load.clone(), mix };

@@ -1,9 +1,9 @@
-//! The one primitive: put `log/<n+1>` if it is not there, and find out what came of it.
+//! The one write primitive: puts `log/<n+1>` if it is absent, and determines the outcome.
 //!
-//! Only success is success. After everything else (a conflict, an error, silence) the object is read: the same bytes
-//! mean that an attempt landed, a valid object of another that this process is deposed, and absence that the **same
-//! bytes** are put again. Absence is never final, since an earlier attempt may still land; other bytes under the same
-//! number could then be taken for this record.
+//! Only an explicit success is taken as success. After anything else (a conflict, an error, a timeout) the object is
+//! read. The same bytes mean that an attempt landed. A valid object of another process means that this process is
+//! deposed. If the object is absent, the **same bytes** are put again: absence is never final, since an earlier
+//! attempt may still land, and other bytes under the same number could then be taken for this record.
 
 use std::pin::pin;
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
@@ -19,21 +19,21 @@ use crate::record::{Id, Record, log_name};
 use crate::rules::Rule;
 use crate::store::{Backoff, Put, Store};
 
-/// What became of a record.
+/// Outcome of appending a record.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Outcome {
-    /// It is in the log for good, under this number.
+    /// The record is in the log for good, under this number.
     Committed(u64),
-    /// Another process has claimed the log. Nothing may be confirmed any more.
+    /// Another process has claimed the log. This process must not confirm anything any more.
     Deposed {
-        /// The object that is another's.
+        /// Name of the object that another process wrote.
         object: String,
         /// The node that wrote it.
         node: Id,
     },
 }
 
-/// How the append in flight fares. Other threads may read it.
+/// State of the append in flight. Other threads may read it.
 #[derive(Debug, Default)]
 pub struct Progress {
     trouble: Mutex<Option<Trouble>>,
@@ -43,22 +43,22 @@ pub struct Progress {
 /// An append that the store has not accepted yet.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Trouble {
-    /// When its first attempt failed, by [`crate::Env::boottime`].
+    /// Time of the first failed attempt, by [`crate::Env::boottime`].
     pub since: Duration,
-    /// The attempts that failed.
+    /// Number of failed attempts.
     pub attempts: u64,
-    /// What the last one failed with.
+    /// Error of the last attempt.
     pub error: String,
 }
 
 impl Progress {
-    /// Why the append in flight has to be repeated, if it has.
+    /// Returns why the append in flight has to be repeated, if it has to.
     pub fn trouble(&self) -> Option<Trouble> {
         self.lock().clone()
     }
 
-    /// Whether something lies under the number of the record that is no record of this log: no attempt succeeds while
-    /// it is there.
+    /// Returns true if an object that is no record of this log lies under the number of the record. No attempt
+    /// succeeds while it is there.
     pub fn is_blocked(&self) -> bool {
         self.is_blocked.load(Relaxed)
     }
@@ -85,11 +85,11 @@ impl Progress {
     }
 }
 
-/// A put or get of a record without an answer for so long is trouble, although its attempt goes on: others are to know
-/// that the store is away before the attempt ends.
+/// A put or get of a record that gets no answer for this long is reported as trouble, although its attempt goes on:
+/// observers must learn that the store does not answer before the attempt ends.
 const ANSWER_MAX: Duration = Duration::from_secs(5);
 
-/// Waits for a request, and tells of one that has no answer after `at_most`.
+/// Waits for a request, and reports it as trouble if it has no answer after `at_most`.
 pub(crate) async fn told_when_slow<T>(
     store: &Store,
     progress: &Progress,
@@ -106,7 +106,7 @@ pub(crate) async fn told_when_slow<T>(
     request.await
 }
 
-/// Appends an object under its number, for as long as it takes.
+/// Appends an object under its number, and retries for as long as it takes.
 ///
 /// # Errors
 ///
@@ -143,13 +143,14 @@ pub(crate) async fn append(
             Ok(Some(there)) if there == *object => break,
             Ok(Some(there)) => {
                 let decoded = Record::decode(&there, number, cluster);
-                // Others are to know of it: the caller can only try again.
+                // Observers must know of it: the caller can only try again.
                 let blocked = |error: &Error| progress.note(store.env.boottime(), error, true);
                 let record = decoded.inspect_err(blocked)?;
                 progress.succeeded();
                 return Ok(Outcome::Deposed { object: name, node: record.header.node });
             }
-            // Another put may have been on its way that has failed. If it stays so, the store needs its operator.
+            // Another put may have been in flight and failed. If the contradiction stays, the operator must look at
+            // the store.
             Ok(None) if failure.is_conflict() => {
                 let contradiction = Error::Contradicts { object: name.clone() };
                 store.counters().note_failure(&contradiction);

@@ -1,16 +1,17 @@
-//! The files of Amazon's own tools, `~/.aws/credentials` and `~/.aws/config`, for what the environment does not say.
+//! Reads the files of Amazon's tools, `~/.aws/credentials` and `~/.aws/config`, for settings that the environment does
+//! not have.
 //!
-//! Of a profile, keys, region and endpoint are taken. Profiles that get their keys from elsewhere (`role_arn`,
-//! `sso_...`, `credential_process`) are refused if they are named, and left to the instance role if not. The files are
-//! read once, when the server starts.
+//! Keys, region and endpoint of a profile are used. A profile that gets its keys from elsewhere (`role_arn`,
+//! `sso_...`, `credential_process`) is refused if it is named, and otherwise ignored in favour of the instance role.
+//! The files are read once, when the server starts.
 
 use std::collections::BTreeMap;
 use std::path::PathBuf;
 
-/// Settings of object_store, by the names of its environment variables, and their values.
+/// Settings of object_store: names of its environment variables, with their values.
 pub(crate) type Found = Vec<(&'static str, String)>;
 
-/// Settings of a profile, and the names under which object_store knows them.
+/// Settings of a profile, each with its name in object_store.
 const SETTINGS: [(&str, &str); 4] = [
     ("region", "aws_region"),
     ("endpoint_url", "aws_endpoint_url"),
@@ -22,7 +23,7 @@ const SECRET: (&str, &str) = ("aws_secret_access_key", "aws_secret_access_key");
 
 type Profile = BTreeMap<String, String>;
 
-/// What the files add to the environment, which `variable` looks into.
+/// Returns the settings that the files add to the environment, which `variable` reads.
 pub(crate) fn read(variable: impl Fn(&str) -> Option<String>) -> Result<Found, String> {
     let set = |name: &str| variable(name).filter(|value| !value.is_empty());
     let home = set("HOME").map(PathBuf::from);
@@ -54,7 +55,7 @@ pub(crate) fn read(variable: impl Fn(&str) -> Option<String>) -> Result<Found, S
     choose(&profile, &name, has_keys, set("AWS_PROFILE").is_some(), set)
 }
 
-/// What of a profile counts beside the environment.
+/// Returns the settings of a profile that apply next to the environment.
 fn choose(
     profile: &Profile,
     name: &str,
@@ -72,7 +73,7 @@ fn choose(
              `aws configure export-credentials --format env`"
         ));
     }
-    // Keys that come from elsewhere in the environment go before those of a file, unless its profile is named.
+    // Other keys in the environment take precedence over those of a file, unless the profile is named.
     let others = ["AWS_WEB_IDENTITY_TOKEN_FILE", "AWS_CONTAINER_CREDENTIALS_RELATIVE_URI"];
     let has_other = !is_named && others.into_iter().any(|other| set(other).is_some());
     let region = set("AWS_REGION").or_else(|| set("AWS_DEFAULT_REGION"));
@@ -85,7 +86,7 @@ fn choose(
     Ok(found.filter_map(|(key, as_name)| Some((as_name, profile.get(key)?.clone()))).collect())
 }
 
-/// The settings of a section. Those that are indented belong to the one before, and are left out.
+/// Returns the settings of a section. Indented lines are nested settings of the line before, and are left out.
 fn section_of(text: &str, section: &str) -> Profile {
     let mut inside = false;
     let mut profile = Profile::new();
@@ -123,7 +124,7 @@ mod tests {
     const CONFIG: &str = "[default]\nregion = eu-central-1\n[profile  work]\nregion = us-west-2\n\
          s3 =\n  endpoint_url = http://nested\nendpoint_url = https://s3.example.com\n";
 
-    /// The environment, as NAME=value.
+    /// Reads settings in an environment given as NAME=value.
     fn with(environment: &[&str]) -> Result<Found, String> {
         let dir = TempDir::new();
         let folder = dir.path().join(".aws");

@@ -1,4 +1,4 @@
-//! Payloads of the records that are not batches, and the framing of batches.
+//! Payloads of all records but batches, and the framing of batches.
 
 use bytes::Bytes;
 
@@ -7,29 +7,29 @@ use crate::fields::{Reader, Writer};
 use crate::record::{Hash, Header, Id, Kind, log_name};
 use crate::store::WHOLE_LIMIT;
 
-/// A CLAIM: who may write from here on, and under which lease.
+/// A CLAIM: the process that may write from here on, and its lease.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct ClaimInfo {
     /// Its number in the log.
     pub number: u64,
-    /// Which claim it is; the first is 1.
+    /// Count of claims up to this one; the first is 1.
     pub epoch: u64,
     /// The node that claimed.
     pub node: Id,
-    /// The nonce of its record: which of the attempts of that node it was.
+    /// Nonce of its record, which tells the attempts of that node apart.
     pub nonce: Id,
-    /// What that node calls itself, such as `host:port`.
+    /// Address that the node gives for itself, such as `host:port`.
     pub address: String,
-    /// Whether another may take over when the lease is over.
+    /// True if another process may take over when the lease is over.
     pub takeover: bool,
     /// Milliseconds for which each append holds the log.
     pub lease_ms: u64,
     /// Milliseconds that others wait beyond the lease.
     pub margin_ms: u64,
-    /// The longest lease and margin of this claim and of earlier ones that may still be in force. Others wait for so
-    /// long before they take over, and so does pruning before it deletes.
+    /// The longest lease and margin of this claim and of earlier claims that may still be in force. Others wait this
+    /// long before they take over, and pruning waits this long before it deletes.
     pub fence_ms: u64,
-    /// Its wall clock.
+    /// Wall clock of the CLAIM.
     pub wall: u64,
 }
 
@@ -66,10 +66,10 @@ impl ClaimInfo {
     }
 }
 
-/// A RELEASE: the owner has gone.
+/// A RELEASE: the owner has stopped.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub(crate) struct ReleaseInfo {
-    /// Who is to claim next: the address of its CLAIM. Others wait for a margin first.
+    /// Address of the process that is to claim next. All others wait for a margin first.
     pub successor: Option<String>,
 }
 
@@ -93,7 +93,7 @@ impl ReleaseInfo {
     }
 }
 
-/// A SNAPSHOT record: the state after all records up to `position`, as objects of their own.
+/// A SNAPSHOT record: the state after all records up to `position`, stored in objects of its own.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct SnapshotInfo {
     /// The number of the SNAPSHOT record.
@@ -106,9 +106,9 @@ pub struct SnapshotInfo {
     pub nonce: Id,
     /// The hash of its manifest.
     pub manifest: Hash,
-    /// How many parts there are.
+    /// Number of parts.
     pub parts: u64,
-    /// Bytes of the parts as they are stored.
+    /// Stored bytes of the parts.
     pub stored: u64,
     /// Bytes of the parts before compression.
     pub len: u64,
@@ -151,18 +151,18 @@ impl SnapshotInfo {
     }
 }
 
-/// A BRANCH record: what this log continues.
+/// A BRANCH record: the log that this log continues.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct BranchInfo {
-    /// The parent's location, as for `--bucket`.
+    /// Location of the parent, as for `--bucket`.
     pub parent: String,
     /// The parent's cluster id.
     pub cluster: Id,
-    /// The last of the parent's records that belongs to this log.
+    /// Last record of the parent that belongs to this log.
     pub position: u64,
     /// The hash of that record's object.
     pub hash: Hash,
-    /// The pin in the parent that keeps what is needed.
+    /// Name of the pin in the parent that protects the records this branch needs.
     pub pin: String,
 }
 
@@ -193,7 +193,7 @@ impl BranchInfo {
     }
 }
 
-/// Batches one after the other, each with its length in four bytes.
+/// Joins batches, each with its length in four bytes before it.
 pub(crate) fn join_batches(batches: &[&[u8]]) -> Result<Vec<u8>> {
     if batches.iter().any(|batch| u32::try_from(batch.len()).is_err()) {
         return Err(Error::Invalid("a batch of 4 GiB or more does not fit into the bucket".into()));
@@ -203,7 +203,7 @@ pub(crate) fn join_batches(batches: &[&[u8]]) -> Result<Vec<u8>> {
     Ok(out.finish())
 }
 
-/// The batches of a BATCH record.
+/// Splits the payload of a BATCH record into its batches.
 pub(crate) fn split_batches(number: u64, payload: &Bytes) -> Result<Vec<Bytes>> {
     let mut fields = Reader::new(payload);
     let mut batches = Vec::new();

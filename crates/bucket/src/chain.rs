@@ -6,24 +6,24 @@ use crate::body::{ClaimInfo, ReleaseInfo, SnapshotInfo};
 use crate::error::{Error, Result};
 use crate::record::{Hash, Header, Id, Kind, Record, log_name};
 
-/// What is known after a record, and binds the next one.
+/// State after a record, which the next record must match.
 #[derive(Debug, Clone)]
 pub(crate) struct Chain {
     pub cluster: Id,
     /// The last record's number.
     pub number: u64,
-    /// The last object's hash. `None`: it was pruned.
+    /// Hash of the last object. `None`: it was pruned.
     pub hash: Option<Hash>,
-    /// `None` until the first record has been seen, since what came before was pruned.
+    /// `None` until the first record has been read, since the records before it were pruned.
     in_force: Option<InForce>,
 }
 
-/// What a record inherits from the ones before.
+/// State that a record inherits from the records before it.
 #[derive(Debug, Clone, PartialEq, Eq)]
 struct InForce {
     epoch: u64,
     claim: u64,
-    /// `None`: the CLAIM was pruned from view, and the first record says whose it is.
+    /// `None`: the CLAIM was pruned, and the first record says whose it is.
     node: Option<Id>,
     snapshot: u64,
     wall: u64,
@@ -31,7 +31,7 @@ struct InForce {
 }
 
 impl Chain {
-    /// The chain after the record `number`, of which the hash may be known.
+    /// Returns the chain after the record `number`. Its hash may be unknown.
     pub(crate) fn after(cluster: Id, number: u64, hash: Option<Hash>) -> Self {
         let in_force = (number == 0).then_some(InForce {
             epoch: 0,
@@ -44,7 +44,7 @@ impl Chain {
         Self { cluster, number, hash, in_force }
     }
 
-    /// Takes the next record, if it may follow.
+    /// Takes the next record, if it is allowed to follow.
     pub(crate) fn follow(&mut self, record: &Record, payload: &Bytes) -> Result<()> {
         let header = &record.header;
         let damaged = |reason: &str| Err(Error::damaged(log_name(header.number), reason));
@@ -74,7 +74,7 @@ impl Chain {
 }
 
 impl InForce {
-    /// Why a record must not follow, if so.
+    /// Returns why a record must not follow, or `None` if it may.
     fn objection(&self, header: &Header) -> Option<&'static str> {
         if header.claim != self.claim || header.snapshot != self.snapshot {
             return Some("it refers to another CLAIM or SNAPSHOT than the one in force");

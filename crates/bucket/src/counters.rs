@@ -1,4 +1,4 @@
-//! What a process asked of the store, and what that costs.
+//! Counts the requests of a process, and what they cost.
 
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use std::sync::{Mutex, PoisonError};
@@ -43,7 +43,7 @@ pub struct Usage {
     pub lists: u64,
     /// Objects deleted, which costs nothing.
     pub deletes: u64,
-    /// Attempts of any kind that the store answered with an error, or not in time.
+    /// Attempts of any kind that the store answered with an error, or did not answer in time.
     pub failures: u64,
     /// Bytes of bodies sent.
     pub bytes_up: u64,
@@ -54,7 +54,7 @@ pub struct Usage {
 }
 
 impl Counters {
-    /// The counters now.
+    /// Returns the counters now.
     pub fn usage(&self) -> Usage {
         Usage {
             puts: self.puts.load(Relaxed),
@@ -69,7 +69,7 @@ impl Counters {
         }
     }
 
-    /// What the newest attempt that failed has failed with.
+    /// Returns the error of the newest failed attempt.
     pub fn last_failure(&self) -> Option<String> {
         self.last_failure.lock().unwrap_or_else(PoisonError::into_inner).clone()
     }
@@ -86,19 +86,19 @@ impl Counters {
 }
 
 impl Usage {
-    /// What these requests cost in US dollars, at the prices above.
+    /// Returns the cost of these requests in US dollars, at the prices above.
     pub fn dollars(&self) -> f64 {
         let writes = (self.puts + self.lists) as f64 * PUT_DOLLARS;
         let reads = (self.gets + self.heads) as f64 * GET_DOLLARS;
         (writes + reads) / 1000.0
     }
 
-    /// What a month of requests at this rate costs in US dollars, if these took `elapsed`.
+    /// Returns the cost in US dollars of a month at this rate, if these requests took `elapsed`.
     pub fn dollars_a_month(&self, elapsed: Duration) -> f64 {
         self.dollars() / elapsed.as_secs_f64().max(1.0) * MONTH.as_secs_f64()
     }
 
-    /// The requests since `earlier`.
+    /// Returns the requests since `earlier`.
     #[must_use]
     pub fn since(&self, earlier: &Self) -> Self {
         Self {

@@ -1,7 +1,7 @@
-//! Whether there are credentials at all, before the first request needs them.
+//! Checks that credentials exist before the first request needs them.
 //!
-//! The client library asks the instance it runs on when it finds no others. Off a cloud that ends in a timeout, or in
-//! an error with an address that is in no configuration.
+//! If the client library finds no others, it asks the metadata service of the instance. Outside a cloud that ends in a
+//! timeout, or in an error with an address that is in no configuration.
 
 use std::fmt::Debug;
 use std::sync::Arc;
@@ -14,24 +14,24 @@ use tokio::time::{Instant, sleep, timeout_at};
 
 use crate::error::{Error, Result};
 
-/// The instance is asked for so long. Its answers take milliseconds.
+/// The metadata service is asked for this long. Its answers take milliseconds.
 const ASKED_FOR: Duration = Duration::from_secs(5);
 
-/// Between two questions: an instance that has just booted may not have its role yet.
+/// Pause between two attempts: an instance that has just booted may not have its role yet.
 const PAUSE: Duration = Duration::from_millis(500);
 
-/// The address of an instance's answers, in all three clouds. An error there says only that this is no such instance.
+/// Address of the metadata service in all three clouds. An error there means only that this is no such instance.
 const INSTANCE: [&str; 2] = ["169.254.169.254", "metadata.google.internal"];
 
-/// Where the credentials of a store come from.
+/// Source of a store's credentials.
 #[derive(Clone, Debug)]
 pub(crate) struct Credentials {
     provider: Arc<dyn Provider>,
-    /// What to set if there are none.
+    /// Settings to recommend if there are no credentials.
     advice: &'static str,
 }
 
-/// A provider, whatever its credentials are.
+/// A credential provider, of any type of credentials.
 trait Provider: Debug + Send + Sync {
     fn ask(&self) -> BoxFuture<'_, object_store::Result<()>>;
 }
@@ -50,7 +50,7 @@ impl Credentials {
         Self { provider: Arc::new(Arc::clone(provider)), advice }
     }
 
-    /// Asks until there are some, for [`ASKED_FOR`] at most.
+    /// Asks until there are credentials, for at most [`ASKED_FOR`].
     pub(crate) async fn check(&self, url: &str) -> Result<()> {
         let (until, mut cause) = (Instant::now() + ASKED_FOR, String::new());
         loop {

@@ -1,8 +1,8 @@
-//! The directory that a log in `file://` is in, which may go away while a server runs, with the file system it is on.
+//! The directory of a log in `file://`, which may disappear together with its file system while a server runs.
 //!
-//! The client library makes every directory that is missing on the way to an object. In a mount point without its file
-//! system that would begin another log, and leave a hole in this one. So a directory that was there is held open, which
-//! also keeps it from being unmounted by mistake, and a request is refused while its path leads elsewhere.
+//! The client library creates every missing directory on the way to an object. In a mount point whose file system is
+//! gone, that would begin another log and leave a hole in this one. So a directory that once existed is held open,
+//! which also keeps it from being unmounted by mistake, and requests are refused while its path leads elsewhere.
 
 use std::fs::{File, Metadata, metadata};
 use std::mem;
@@ -12,16 +12,16 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use object_store::Error;
 
-/// The directory, if the first object was put, and what was last known to be in it.
+/// The directory, if the first object was put, and the last object that is known to be in it.
 ///
 /// **Invariant:** no lock is held during a call of the file system, which may not answer.
 #[derive(Debug)]
 pub(crate) struct Directory {
     path: PathBuf,
-    /// The directory itself, wherever its path leads.
+    /// The directory itself, even if its path leads elsewhere by now.
     held: Mutex<Option<Arc<File>>>,
-    /// The last object of the log that was seen, by its name below the directory. Where it is, the log is, also on
-    /// another file system.
+    /// Last object of the log that was seen, by its name below the directory. A directory that has this object is the
+    /// one of the log, also on another file system.
     anchor: Mutex<Option<String>>,
 }
 
@@ -30,7 +30,7 @@ impl Directory {
         Self { path, held: Mutex::default(), anchor: Mutex::default() }
     }
 
-    /// An object of the log is there.
+    /// Notes that an object of the log is there.
     pub(crate) fn note_anchor(&self, name: &str) {
         let mut anchor = lock(&self.anchor);
         if anchor.as_deref() < Some(name) {
@@ -41,7 +41,7 @@ impl Directory {
     /// Refuses a request while the path does not lead to the directory of the log.
     pub(crate) async fn check(self: &Arc<Self>) -> object_store::Result<()> {
         let directory = Arc::clone(self);
-        // A file system that does not answer holds nobody else up.
+        // On a thread of its own, since a file system that does not answer must not block others.
         let checked = tokio::task::spawn_blocking(move || directory.check_now()).await;
         checked.map_err(|source| Error::JoinError { source })?.map_err(|reason| {
             let path = self.path.display();
@@ -92,7 +92,7 @@ mod tests {
 
     use super::*;
 
-    /// Tasks note objects while another thread may wait for the file system.
+    /// Tasks note objects while another thread may be waiting for the file system.
     #[test]
     fn an_object_is_noted_while_the_directory_is_looked_for() {
         let directory = Arc::new(Directory::new(temp_dir()));

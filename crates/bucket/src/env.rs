@@ -5,16 +5,16 @@ use std::time::{Duration, SystemTime, UNIX_EPOCH};
 use ring::rand::{SecureRandom, SystemRandom};
 use rustix::time::{ClockId, clock_gettime};
 
-/// The clocks and the randomness of one process.
+/// The clocks and the random source of one process.
 pub trait Env: Send + Sync + 'static {
-    /// Milliseconds since 1970. It may be wrong and may jump; nothing but expiry and times in lists depends on it.
+    /// Returns milliseconds since 1970. It may be wrong and may jump; only expiry and times in lists depend on it.
     fn wall(&self) -> u64;
 
-    /// A clock that never jumps and goes on while the machine is suspended (`CLOCK_BOOTTIME`). Leases are counted by
+    /// Reads a clock that never jumps and keeps running while the machine is suspended (`CLOCK_BOOTTIME`). Leases use
     /// it.
     fn boottime(&self) -> Duration;
 
-    /// Bytes that no other process and no earlier call was given.
+    /// Returns random bytes that no other process and no earlier call received.
     fn random(&self) -> [u8; 16];
 }
 

@@ -1,11 +1,11 @@
-//! What can go wrong, by cause.
+//! Errors of operations on a bucket, by cause.
 
 use crate::fields::hex;
 
 /// The result of an operation on a bucket.
 pub type Result<T, E = Error> = std::result::Result<T, E>;
 
-/// Why an operation on a bucket failed. Texts name the object, by its key below the prefix.
+/// Cause of a failed operation. Texts name the object, by its key below the prefix.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum Error {
@@ -14,7 +14,7 @@ pub enum Error {
     Location {
         /// The location as it was given.
         url: String,
-        /// What is wrong with it.
+        /// Description of the problem.
         reason: String,
     },
     /// No credentials were found, neither configured ones nor those of an instance.
@@ -22,15 +22,15 @@ pub enum Error {
     Credentials {
         /// The location as it was given.
         url: String,
-        /// What to set.
+        /// Settings to change.
         advice: &'static str,
-        /// What was said by who was asked for them; empty if that is of no use.
+        /// Message of the credential provider; empty if it does not help.
         cause: String,
     },
-    /// The store failed the test of its conditional writes: a log in it could have two writers.
+    /// The store failed the test of its conditional writes: a log in it could get two writers.
     #[error("this store cannot hold a log: {0}")]
     Unusable(String),
-    /// The store answered with an error that trying again does not change, or did not answer for too long.
+    /// The store answered with an error that a retry does not change, or gave no answer for too long.
     #[error("cannot {operation} {object}: {}", shorten(&source.to_string()))]
     Store {
         /// `get`, `put`, `list` or `delete`.
@@ -47,29 +47,29 @@ pub enum Error {
         operation: &'static str,
         /// The key below the prefix.
         object: String,
-        /// How long one attempt may take.
+        /// Time limit of one attempt.
         seconds: u64,
     },
-    /// The store refuses to create an object that it does not have. Its own records may disagree behind a crash.
+    /// The store refuses to create an object that it does not have. After a crash its own records may disagree.
     #[error("cannot put {object}: the store says that it is there, and does not find it")]
     Contradicts {
         /// The key below the prefix.
         object: String,
     },
-    /// An object is there and is not what it must be.
+    /// An object exists and is not valid.
     #[error("{object} is damaged: {reason}")]
     Damaged {
         /// The key below the prefix.
         object: String,
-        /// What does not check out.
+        /// The check that failed.
         reason: String,
     },
-    /// An object that must be there is not.
+    /// A required object is missing.
     #[error("{object} is missing{because}")]
     Missing {
         /// The key below the prefix.
         object: String,
-        /// Empty, or a comma and why that may be.
+        /// Empty, or a comma and a possible cause.
         because: String,
     },
     /// An object of a later version of Tierce.
@@ -81,7 +81,7 @@ pub enum Error {
         object: String,
         /// The version that the object names.
         version: u16,
-        /// The newest version that is known here.
+        /// The newest version that this program knows.
         known: u16,
     },
     /// Another process owns the log, and may still be alive.
@@ -93,14 +93,14 @@ pub enum Error {
     Owned {
         /// The node that claimed last.
         node: [u8; 16],
-        /// What that node calls itself.
+        /// Address that the node gives for itself.
         address: String,
         /// The number of its CLAIM.
         claim: u64,
-        /// Its wall clock then, in milliseconds since 1970.
+        /// Wall clock of the CLAIM, in milliseconds since 1970.
         wall: u64,
     },
-    /// The log was not claimed: it has records behind the end that the CLAIM was to follow.
+    /// The log was not claimed: it has records after the end that the CLAIM was to follow.
     #[error(
         "the log goes on behind object {position}: another server has written to it meanwhile; start again"
     )]
@@ -111,22 +111,22 @@ pub enum Error {
     /// Another process has claimed the log. This one must not confirm anything any more.
     #[error("deposed: node {} wrote {object}", hex(node))]
     Deposed {
-        /// The object that is another's.
+        /// Name of the object that another process wrote.
         object: String,
         /// The node that wrote it.
         node: [u8; 16],
     },
-    /// Pruning has passed a follower by.
+    /// The log was pruned past a follower's position.
     #[error(
         "the log begins at {floor} by now, and this follower is at {position}: it must restore anew"
     )]
     Overtaken {
         /// The last record that was followed.
         position: u64,
-        /// The first that is surely there.
+        /// First record that is certainly there.
         floor: u64,
     },
-    /// A position or a time that the log does not have, or no longer.
+    /// The log does not have this position or time, or no longer has it.
     #[error("{0}")]
     History(String),
     /// A call with arguments that do not fit together.
@@ -134,8 +134,8 @@ pub enum Error {
     Invalid(String),
 }
 
-/// Of a store's answer in XML, its code and message; what else it has is of no use to an operator, such as the bytes
-/// that were to be signed, in hexadecimal. On one line.
+/// Returns the code and message of a store's XML answer on one line. The rest does not help an operator, such as the
+/// bytes to be signed, in hexadecimal.
 fn shorten(text: &str) -> String {
     let (before, body) = text.find('<').map_or((text, ""), |at| text.split_at(at));
     let found = |tag: &str| {
@@ -160,11 +160,11 @@ fn in_brackets(text: &str) -> String {
     if text.is_empty() { String::new() } else { format!(" ({})", shorten(text)) }
 }
 
-/// A store's own words are no longer than this.
+/// Maximum length of a store's own text.
 const TEXT_CHARS_MAX: usize = 500;
 
-/// Whether a store takes a request for malformed, such as one with a name that no bucket can have. It has the same
-/// status for a body that has not come in time, or not as it was sent.
+/// Returns true if a store rejects a request as malformed, such as one with a name that no bucket can have. Stores use
+/// the same status for a body that came late or damaged, which does not count.
 fn is_refused(text: &str) -> bool {
     const PASSING: [&str; 5] =
         ["RequestTimeout", "IncompleteBody", "BadDigest", "XAmzContentSHA256Mismatch", "SlowDown"];
@@ -190,12 +190,12 @@ impl Error {
         Self::Store { operation, object: object.into(), source: Box::new(source) }
     }
 
-    /// Whether the same request would fail in the same way.
+    /// Returns true if the same request would fail in the same way again.
     pub(crate) fn is_lasting(&self) -> bool {
         use object_store::Error as E;
-        // The client library has no kind of its own for these.
+        // The client library has no error kind for these.
         const LASTING: [&str; 7] = [
-            // Of another region, without saying which one.
+            // The bucket is in another region, and the answer does not say which.
             "redirect without LOCATION",
             "NoSuchBucket",
             "InvalidAccessKeyId",
@@ -223,14 +223,14 @@ impl Error {
         }
     }
 
-    /// Whether the store says that the object is there, or that another put is on its way.
+    /// Returns true if the store says that the object exists, or that another put is in flight.
     pub(crate) fn is_conflict(&self) -> bool {
         use object_store::Error as E;
         matches!(self, Self::Store { source, .. }
             if matches!(**source, E::AlreadyExists { .. } | E::Precondition { .. }))
     }
 
-    /// Whether the store does not let this process do it.
+    /// Returns true if the store denies this process the operation.
     pub(crate) fn is_refusal(&self) -> bool {
         use object_store::Error as E;
         matches!(self, Self::Store { source, .. }

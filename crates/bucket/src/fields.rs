@@ -1,6 +1,6 @@
 //! Little-endian fields, written and read one after the other.
 
-/// Bytes as hexadecimal digits.
+/// Returns the bytes as hexadecimal digits.
 pub(crate) fn hex(bytes: &[u8]) -> String {
     bytes.iter().map(|byte| format!("{byte:02x}")).collect()
 }
@@ -34,7 +34,8 @@ impl Writer {
         self.0.extend_from_slice(bytes);
     }
 
-    /// A length of four bytes, and as many bytes. What is longer is cut, which no caller lets happen.
+    /// Appends a length of four bytes and the bytes. A longer slice would get a truncated length, which no caller lets
+    /// happen.
     pub(crate) fn counted(&mut self, bytes: &[u8]) {
         let len = u32::try_from(bytes.len()).unwrap_or(u32::MAX);
         self.u32(len);
@@ -89,12 +90,12 @@ impl<'a> Reader<'a> {
         String::from_utf8(self.counted()?.to_vec()).ok()
     }
 
-    /// What was not taken yet.
+    /// Returns the bytes that were not taken yet.
     pub(crate) fn rest(&self) -> &'a [u8] {
         self.0
     }
 
-    /// Whether everything was taken.
+    /// Returns true if all bytes were taken.
     pub(crate) fn is_done(&self) -> bool {
         self.0.is_empty()
     }

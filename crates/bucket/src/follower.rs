@@ -1,16 +1,16 @@
-//! A process that reads along, and takes over when the owner has gone.
+//! A process that reads a log continuously, and takes over when the owner has stopped.
 //!
 //! Invariants:
-//! - What a follower has returned is everything up to [`Follower::end`], once, in order.
-//! - Its CLAIM lies right behind what it has returned: if the log went on meanwhile, there is no CLAIM.
+//! - A follower returns every record up to [`Follower::end`], once, in order.
+//! - Its CLAIM lies directly after the records it has returned: if the log went on meanwhile, there is no CLAIM.
 //! - The lease of the owner is counted from the receipt of the response that first showed the newest record. The owner
-//!   counts from before its first attempt, which was earlier. While the store answers nobody, the owner cannot renew it:
-//!   after that it is counted anew.
+//!   counts from before its first attempt, which was earlier. While the store answers nobody, the owner cannot renew
+//!   the lease, so after an outage it is counted anew.
 //!
-//! A missing next record is the end, or was pruned. Which it is, the floor says; to read it takes a list, so it is read
-//! from time to time only, and always before and after a CLAIM. Between these a follower that was passed by is wrong
-//! about being at the end, which does no harm. A CLAIM in the gap that pruning left does none either: the one that put
-//! it finds the floor above it, and writes nothing behind it.
+//! A missing next record means either the end of the log or pruning. Only the floor tells which. Reading the floor
+//! takes a list request, so it is read only at intervals, and always before and after a CLAIM. In between, an
+//! overtaken follower wrongly believes that it is at the end, which does no harm. A CLAIM in a pruned gap does no harm
+//! either: its writer then finds the floor above it, and appends nothing after it.
 
 use std::collections::VecDeque;
 use std::sync::Arc;
@@ -35,7 +35,7 @@ use crate::rules::Rule;
 use crate::snapshot::Manifest;
 use crate::store::Store;
 
-/// What a follower has seen.
+/// An event that a follower returns.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Followed {
     /// The batches of one record.
@@ -49,66 +49,66 @@ pub enum Followed {
     },
     /// Another process owns the log from here on.
     Claimed(ClaimInfo),
-    /// A snapshot counts from here on. It may have what no batch before it has: only its description says that.
+    /// A snapshot is valid from here on. It may contain data that no earlier batch has: only its description tells.
     Snapshot {
         /// The last record that it contains.
         position: u64,
-        /// What the owner gave to [`crate::SnapshotUpload::finish`].
+        /// Description that the owner passed to [`crate::SnapshotUpload::finish`].
         description: Bytes,
     },
-    /// The owner has gone in good order.
+    /// The owner has stopped in an orderly way.
     Released,
     /// The owner is alive: a record that changes no data.
     Alive,
-    /// Nothing new for as long as was waited.
+    /// Nothing new arrived within the waiting time.
     Quiet,
 }
 
-/// A reader of a log that goes on behind its end.
+/// A reader of a log that continues at its end.
 pub struct Follower {
     group: Group,
     chain: Chain,
-    /// Keep what a restore has not read yet.
+    /// Protect what a restore has not read yet.
     pins: Vec<(Store, Pin)>,
-    /// Objects after the end that were read ahead, and when they were received.
+    /// Objects after the end that were read ahead, with the time of their receipt.
     ahead: VecDeque<(Bytes, Duration)>,
-    /// How many objects are asked for next.
+    /// Number of objects in the next request.
     ask: usize,
-    /// When the response arrived that first showed the newest record, or the first one after an outage.
+    /// Time at which the response arrived that first showed the newest record, or the first one after an outage.
     seen_at: Duration,
-    /// When the floor was last read behind a record that was missing.
+    /// Time at which the floor was last read after a record was missing.
     floor_at: Option<Duration>,
     trouble: Option<Trouble>,
     claiming: Arc<Progress>,
 }
 
 impl Follower {
-    /// Goes on behind a restore that has returned everything. Its pins are let go once the end is reached.
+    /// Continues after a restore that has returned everything. Its pins are removed once the end is reached.
     ///
     /// # Errors
     ///
-    /// [`Error::Invalid`] if the restore is not complete; [`Error::Overtaken`] if pruning has passed by, which a pin
-    /// prevents; else the store's.
+    /// [`Error::Invalid`] if the restore is not complete; [`Error::Overtaken`] if the log was pruned past this
+    /// position, which a pin prevents; else the store's.
     pub async fn after(restore: Restore) -> Result<Self> {
         let end = restore.into_end()?;
         let mut pins = end.pins;
         match Self::at(&end.store, end.position, end.hash).await {
             Ok(follower) => Ok(Self { pins, ..follower }),
             Err(error) => {
-                // What is left ends by itself after a day.
+                // Pins that could not be removed expire after a day.
                 let _ = remove_pins(&mut pins).await;
                 Err(error)
             }
         }
     }
 
-    /// Goes on behind the record `number`, whose object has this hash: for a process that has the data up to there.
+    /// Continues after the record `number`, whose object has this hash: for a process that has the data up to there.
     /// Number 0 is the beginning of a log that is empty or has all of its records.
     ///
     /// # Errors
     ///
-    /// [`Error::Overtaken`] if the record was pruned, [`Error::History`] if the log has another or none under this
-    /// number; else the store's.
+    /// [`Error::Overtaken`] if the record was pruned, [`Error::History`] if the log has a different record or none
+    /// under this number; else the store's.
     pub async fn at(store: &Store, number: u64, hash: Hash) -> Result<Self> {
         let floor = read_floor(store).await?;
         let end = match describe(store, number, floor).await {
@@ -130,7 +130,7 @@ impl Follower {
         Ok(Self::behind(Group { store: store.clone(), end }))
     }
 
-    /// Goes on behind the end of a group, which was seen before now.
+    /// Continues after the end of a group, which was read before now.
     pub(crate) fn behind(group: Group) -> Self {
         let Group { store, end } = &group;
         let hash = if end.number == 0 { [0; 32] } else { end.hash };
@@ -149,13 +149,13 @@ impl Follower {
         }
     }
 
-    /// Waits for the next record, for at most so long. Failures that may pass are waited out as well, and are in
-    /// [`Follower::trouble`]. This may be dropped at any time.
+    /// Waits for the next record, at most for the given time. Transient failures are waited out as well, and are
+    /// reported by [`Follower::trouble`]. The future may be dropped at any time.
     ///
     /// # Errors
     ///
-    /// [`Error::Overtaken`], [`Error::Damaged`], [`Error::Missing`], [`Error::Newer`], and failures of the store that
-    /// do not pass by themselves. After those of the store this may be called again.
+    /// [`Error::Overtaken`], [`Error::Damaged`], [`Error::Missing`], [`Error::Newer`], and permanent failures of the
+    /// store. After a failure of the store this may be called again.
     pub async fn next(&mut self, at_most: Duration) -> Result<Followed> {
         let start = Instant::now();
         loop {
@@ -178,7 +178,7 @@ impl Follower {
         }
     }
 
-    /// Asks for the next records: for more of them as long as they are there.
+    /// Requests the next records, and more of them each time as long as they are there.
     async fn ask(&mut self) -> Result<()> {
         let store = &self.group.store;
         let from = self.group.end.number + 1;
@@ -204,7 +204,7 @@ impl Follower {
         }
     }
 
-    /// Notes whether the store answers. Failures that may pass are no error.
+    /// Notes whether the store answers. Transient failures are no error.
     fn note(&mut self, outcome: Result<()>) -> Result<()> {
         match outcome {
             Ok(()) => {
@@ -239,7 +239,7 @@ impl Follower {
                 }
                 Ok(Some(followed))
             }
-            // In a gap that pruning leaves, nothing fits together.
+            // In a gap that pruning left, records do not match each other.
             Err(error @ (Error::Damaged { .. } | Error::Missing { .. })) => {
                 self.ahead.clear();
                 self.refuse_if_overtaken().await?;
@@ -249,7 +249,7 @@ impl Follower {
         }
     }
 
-    /// When the newest record was written, if the clocks of all machines were right.
+    /// Returns the time at which the newest record was written, if the clocks of all machines were right.
     #[cfg(test)]
     fn written_at(&self) -> Duration {
         let env = &self.group.store.env;
@@ -278,7 +278,7 @@ impl Follower {
             }
             _ => None,
         };
-        // From here to the end nothing waits: a drop leaves the record followed, or not.
+        // There is no await from here to the end: if the future is dropped, the record is followed, or not.
         self.chain.follow(&record, &payload)?;
         self.group.end.take(&record, &payload)?;
         if let Some(Manifest { position, description, .. }) = snapshot {
@@ -288,7 +288,7 @@ impl Follower {
             (Kind::Batch, _) => Followed::Batches { number, wall: header.wall, batches },
             (Kind::Release, _) => Followed::Released,
             (Kind::Claim, Some(claim)) => {
-                // It may lie in a gap.
+                // The record may lie in a gap.
                 self.floor_at = None;
                 Followed::Claimed(claim.clone())
             }
@@ -296,7 +296,7 @@ impl Follower {
         })
     }
 
-    /// If nothing is there, it is time now and then to look for pruning that has passed by.
+    /// Returns true if it is time to check whether pruning has overtaken this follower.
     fn is_floor_due(&self) -> bool {
         let store = &self.group.store;
         let now = store.env.boottime();
@@ -307,11 +307,12 @@ impl Follower {
         let now = self.group.store.env.boottime();
         self.refuse_if_overtaken().await?;
         self.floor_at = Some(now);
-        // At the end nothing is needed any more that a restore pinned.
+        // At the end, the objects that a restore pinned are no longer needed.
         remove_pins(&mut self.pins).await
     }
 
-    /// Whether the next record was pruned. It may also have come, and the floor after it, since it was asked for.
+    /// Fails if the next record was pruned. The record, and the floor after it, may also have appeared since the
+    /// request.
     async fn refuse_if_overtaken(&mut self) -> Result<()> {
         let position = self.group.end.number;
         let store = self.group.store.impatient();
@@ -323,28 +324,28 @@ impl Follower {
         Ok(())
     }
 
-    /// The last record that was returned, and what is in force there: the owner is in its claim.
+    /// Returns the last record that was returned, and the state in force there. Its claim names the owner.
     pub fn end(&self) -> &End {
         &self.group.end
     }
 
-    /// The store that is followed.
+    /// Returns the store that is followed.
     pub fn store(&self) -> &Store {
         &self.group.store
     }
 
-    /// Why nothing can be read, if so.
+    /// Returns why nothing can be read, if so.
     pub fn trouble(&self) -> Option<&Trouble> {
         self.trouble.as_ref()
     }
 
-    /// How the CLAIM of [`Follower::take_over`] fares, which is repeated for as long as the store fails.
+    /// Returns the state of the CLAIM of [`Follower::take_over`], which is retried while the store fails.
     pub fn claiming(&self) -> &Arc<Progress> {
         &self.claiming
     }
 
-    /// When the owner's lease is over, by [`crate::Env::boottime`], if no further record is seen. `None`: there is no
-    /// owner, or no process takes over from this one by itself.
+    /// Returns the end of the owner's lease, by [`crate::Env::boottime`], if no further record is seen. `None`: there
+    /// is no owner, or the owner does not allow automatic takeover.
     pub fn lease_over_at(&self) -> Option<Duration> {
         let end = &self.group.end;
         let claim = end.claim.as_ref().filter(|_| !end.released)?;
@@ -355,22 +356,24 @@ impl Follower {
         Some(self.lease_over_at()?.saturating_sub(self.seen_at))
     }
 
-    /// From when on a process with this address may take over, by [`crate::Env::boottime`]: at once if the log is empty
-    /// or was released, a margin later if it was handed to another, else when the lease is over. `None`: not by itself.
+    /// Returns the time from which a process with this address may take over, by [`crate::Env::boottime`]: at once if
+    /// the log is empty or was released, a margin later if it was handed to another process, else when the lease is
+    /// over. `None`: never automatically.
     pub fn free_at(&self, address: &str) -> Option<Duration> {
         free_at(&self.group.store, &self.group.end, self.seen_at, address)
     }
 
-    /// Claims the log right behind what was returned, and so must have been applied. It is repeated while the store
-    /// fails. If it is dropped, the CLAIM may be there all the same, and then its lease has to pass like any other's.
+    /// Claims the log directly after the records that were returned, which must all have been applied. The CLAIM is
+    /// retried while the store fails. If the future is dropped, the CLAIM may still land, and its lease must then
+    /// expire like any other.
     ///
     /// [`Right::Force`] does not wait for [`Follower::free_at`], nor does [`Right::PredecessorDead`] if the last CLAIM
     /// is of the same node; all other rights do.
     ///
     /// # Errors
     ///
-    /// [`Error::Owned`] if it is too early, or if the log went on: then call [`Follower::next`] first, which still has
-    /// all of it. [`Error::Overtaken`] if pruning has passed by. Else the store's.
+    /// [`Error::Owned`] if it is too early, or if the log went on: then call [`Follower::next`] first, which still
+    /// returns the new records. [`Error::Overtaken`] if the log was pruned past this position. Else the store's.
     pub async fn take_over(&mut self, claim: Claim) -> Result<Owner> {
         let end = &self.group.end;
         let last = end.claim.as_ref().map_or([0; 16], |claim| claim.node);
@@ -406,8 +409,8 @@ impl Follower {
 }
 
 impl Owner {
-    /// As [`Owner::release`], for a hand-over: `successor`, the address of another process' [`Claim`], comes first, and
-    /// others wait for a margin. This process goes on as a follower.
+    /// Releases the log like [`Owner::release`], to hand it over: `successor`, the address of another process'
+    /// [`Claim`], may claim first, and others wait for a margin. This process goes on as a follower.
     ///
     /// # Errors
     ///

@@ -1,10 +1,10 @@
-//! A log group as it is found: the floor, the end of the log, and what counts there.
+//! A log group as it is found in a store: the floor, the end of the log, and the state in force there.
 //!
-//! Invariants that finding the end rests on:
-//! - From the floor to the end there is no gap; below the floor anything may be missing, and what is there counts for
-//!   nothing but the CLAIMs.
+//! Invariants that the search for the end relies on:
+//! - From the floor to the end there is no gap. Below the floor any object may be missing, and of the objects there
+//!   only the CLAIMs count.
 //! - An object is deleted only when a floor above it exists. So a missing `n + 1` is the end only if the floor, read
-//!   **after** it was missing, is at most `n + 1`.
+//!   **after** the record was found missing, is at most `n + 1`.
 
 use bytes::Bytes;
 use futures_util::future::try_join_all;
@@ -17,10 +17,10 @@ use crate::record::{Hash, Header, Id, Kind, NUMBER_MAX, Record, log_name};
 use crate::rules::Rule;
 use crate::store::{REMOVED, Store};
 
-/// Records that are asked for at once when a log may have grown.
+/// Number of records requested at once when a log may have grown.
 const RECORDS_AT_ONCE: u64 = 16;
 
-/// The end of a log, and what was in force there.
+/// The end of a log, and the state in force there.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct End {
     /// The last record's number. 0: the log is empty.
@@ -33,15 +33,15 @@ pub struct End {
     pub epoch: u64,
     /// The newest CLAIM.
     pub claim: Option<ClaimInfo>,
-    /// Whether the last record is a RELEASE.
+    /// True if the last record is a RELEASE.
     pub released: bool,
-    /// The address of the process that this RELEASE hands the log to, if it names one.
+    /// Address of the process that this RELEASE hands the log to, if it names one.
     pub successor: Option<String>,
-    /// The newest snapshot that counts.
+    /// The newest valid snapshot.
     pub snapshot: Option<SnapshotInfo>,
-    /// The newest wall clock in the log, in milliseconds since 1970. An owner's clock starts no lower.
+    /// Newest wall clock in the log, in milliseconds since 1970. An owner's clock starts at this value or later.
     pub wall: u64,
-    /// The lowest number that is surely there. 1: nothing was pruned.
+    /// The lowest number that is certainly there. 1: nothing was pruned.
     pub floor: u64,
 }
 
@@ -64,17 +64,17 @@ impl Group {
         Ok(Self { store: store.clone(), end })
     }
 
-    /// The end when it was last read.
+    /// Returns the end when it was last read.
     pub fn end(&self) -> &End {
         &self.end
     }
 
-    /// The store the group is in.
+    /// Returns the store of the group.
     pub fn store(&self) -> &Store {
         &self.store
     }
 
-    /// What this log continues, if it is a branch that has no snapshot of its own yet.
+    /// Returns the log that this log continues, if it is a branch that has no snapshot of its own yet.
     ///
     /// # Errors
     ///
@@ -90,8 +90,8 @@ impl Group {
         BranchInfo::decode(&record.header, &payload).map(Some)
     }
 
-    /// Reads what was appended since, up to a record that is not there. This is much faster than to open the group
-    /// again, but does not see whether pruning has passed by.
+    /// Reads the records that were appended since, up to one that is not there. This is much faster than opening the
+    /// group again, but does not detect that pruning has overtaken this position.
     pub(crate) async fn catch_up(&mut self) -> Result<()> {
         loop {
             let from = self.end.number + 1;
@@ -115,7 +115,7 @@ impl Group {
         self.end.take(record, &payload)
     }
 
-    /// The hash of a record that must be there.
+    /// Returns the hash of a record that must be there.
     ///
     /// # Errors
     ///
@@ -124,12 +124,12 @@ impl Group {
         Ok(self.read(number).await?.0.hash)
     }
 
-    /// A record that must be there, with its payload.
+    /// Returns a record that must be there, with its payload.
     pub(crate) async fn read(&self, number: u64) -> Result<(Record, Bytes)> {
         read_record(&self.store, number, self.cluster()).await
     }
 
-    /// A record that must be there, without the pieces of a large payload.
+    /// Returns a record that must be there, without the pieces of a large payload.
     pub(crate) async fn peek(&self, number: u64) -> Result<Record> {
         peek_record(&self.store, number, self.cluster()).await
     }
@@ -140,7 +140,7 @@ impl Group {
 }
 
 impl End {
-    /// The end after a record.
+    /// Advances the end by a record.
     pub(crate) fn advance(&mut self, header: &Header, hash: Hash) {
         self.number = header.number;
         self.hash = hash;
@@ -151,7 +151,7 @@ impl End {
         self.successor = None;
     }
 
-    /// The end after a record, with what that says.
+    /// Advances the end by a record, and applies its payload.
     pub(crate) fn take(&mut self, record: &Record, payload: &[u8]) -> Result<()> {
         let header = &record.header;
         self.advance(header, record.hash);
@@ -165,21 +165,21 @@ impl End {
     }
 }
 
-/// A record that must be there, with its payload.
+/// Reads a record that must be there, with its payload.
 async fn read_record(store: &Store, number: u64, cluster: Option<Id>) -> Result<(Record, Bytes)> {
     let record = peek_record(store, number, cluster).await?;
     let payload = load_payload(store, &record).await?;
     Ok((record, payload))
 }
 
-/// A record that must be there.
+/// Reads a record that must be there, without its payload.
 async fn peek_record(store: &Store, number: u64, cluster: Option<Id>) -> Result<Record> {
     let name = log_name(number);
     let object = store.get(&name).await?.ok_or_else(|| Error::missing(&name))?;
     Record::decode(&object, number, cluster)
 }
 
-/// The highest floor, or 1.
+/// Returns the highest floor, or 1.
 pub(crate) async fn read_floor(store: &Store) -> Result<u64> {
     let floors = store.list_own("floor").await?;
     let Some(highest) = floors.last() else { return Ok(1) };
@@ -193,11 +193,11 @@ pub(crate) fn floor_name(number: u64) -> String {
     format!("floor/{number:020}")
 }
 
-/// The 20 digits with which a name goes on after its folder.
+/// Returns the number in the 20 digits after the folder of a name.
 pub(crate) fn number_in(name: &str) -> Option<u64> {
     let digits = name.split_once('/')?.1.get(..20)?;
     let number = digits.parse().ok().filter(|number| *number <= NUMBER_MAX)?;
-    // A sign would parse, too.
+    // The parser would accept a sign, too.
     digits.bytes().all(|byte| byte.is_ascii_digit()).then_some(number)
 }
 
@@ -205,7 +205,7 @@ async fn find_end(store: &Store) -> Result<End> {
     let mut floor = read_floor(store).await?;
     loop {
         let number = last_existing(store, floor).await?;
-        // Only now: a floor read before could not tell a pruned object from one that was never there.
+        // Only now: a floor that was read before could not distinguish a pruned object from one that never existed.
         let after = match store.keeps(Rule::FloorAfterAbsence) {
             true => read_floor(store).await?,
             false => floor.min(number),
@@ -227,7 +227,7 @@ async fn find_end(store: &Store) -> Result<End> {
     }
 }
 
-/// The last number, from the floor on, before one that is not there; 0 if that is the first.
+/// Returns the last number, from the floor on, before a missing one; 0 if the first is missing.
 async fn last_existing(store: &Store, floor: u64) -> Result<u64> {
     if !store.exists(&log_name(floor)).await? {
         return Ok(0);
@@ -248,14 +248,14 @@ async fn last_existing(store: &Store, floor: u64) -> Result<u64> {
     Ok(there)
 }
 
-/// Whether something lies beyond what was taken for the end: then a record was lost, and appending there would fork the
-/// log. `Some`: pruning has passed by, and the end is to be looked for again.
+/// Searches for objects after the supposed end: if there are any, a record was lost, and an append would fork the log.
+/// `Some`: pruning has overtaken the search, which has to start again.
 pub(crate) async fn find_gap(store: &Store, number: u64, floor: u64) -> Result<Option<u64>> {
     if !store.keeps(Rule::FloorAfterAbsence) {
         return Ok(None);
     }
     let Some(next) = store.first_after("log", &log_name(number)).await? else { return Ok(None) };
-    // Appended meanwhile. A list of a directory may lack an object that was put before one that it shows.
+    // It was appended meanwhile. A directory listing may lack an object that was put before one that it shows.
     if next == log_name(number + 1) || store.exists(&log_name(number + 1)).await? {
         return Ok(None);
     }
@@ -273,7 +273,7 @@ pub(crate) async fn find_gap(store: &Store, number: u64, floor: u64) -> Result<O
     Err(Error::Missing { object: log_name(number + 1), because })
 }
 
-/// The payload of a record that changes what is in force; of others, nothing.
+/// Returns the payload of a record that changes the state in force, and nothing for other records.
 async fn load_body(store: &Store, record: &Record) -> Result<Bytes> {
     match record.header.kind {
         Kind::Claim | Kind::Release | Kind::Snapshot => load_payload(store, record).await,
@@ -281,7 +281,7 @@ async fn load_body(store: &Store, record: &Record) -> Result<Bytes> {
     }
 }
 
-/// What is in force at the record `number`. `None`: it was pruned meanwhile.
+/// Returns the state in force at the record `number`. `None`: it was pruned meanwhile.
 pub(crate) async fn describe(store: &Store, number: u64, floor: u64) -> Result<Option<End>> {
     if number == 0 {
         return Ok(Some(End { floor, ..End::default() }));
@@ -321,7 +321,7 @@ pub(crate) async fn describe(store: &Store, number: u64, floor: u64) -> Result<O
     }
 }
 
-/// The CLAIM in force before a record.
+/// Reads the CLAIM in force before a record.
 pub(crate) async fn read_claim(store: &Store, header: &Header) -> Result<Option<ClaimInfo>> {
     let Some((claim, payload)) = read_earlier(store, header, header.claim, Kind::Claim).await?
     else {
@@ -330,7 +330,7 @@ pub(crate) async fn read_claim(store: &Store, header: &Header) -> Result<Option<
     ClaimInfo::decode(&claim.header, &payload).map(Some)
 }
 
-/// The newest snapshot that counted before a record.
+/// Reads the newest snapshot that was valid before a record.
 pub(crate) async fn read_snapshot(store: &Store, header: &Header) -> Result<Option<SnapshotInfo>> {
     let Some((snapshot, payload)) =
         read_earlier(store, header, header.snapshot, Kind::Snapshot).await?
@@ -340,7 +340,7 @@ pub(crate) async fn read_snapshot(store: &Store, header: &Header) -> Result<Opti
     SnapshotInfo::decode(&snapshot.header, &payload).map(Some)
 }
 
-/// The record `number` that a header refers to. 0: none.
+/// Reads the record `number` that a header refers to. 0: none.
 async fn read_earlier(
     store: &Store,
     header: &Header,

@@ -1,4 +1,4 @@
-//! What a log holds: lists, verification, branches.
+//! Operations on a whole log: lists, verification, branches.
 
 use futures_util::StreamExt;
 
@@ -16,37 +16,37 @@ use crate::snapshot::Manifest;
 use crate::span::{BRANCH, Moment, Span, parents, pin_branch, unpin};
 use crate::store::Store;
 
-/// What can be restored from a log, newest first.
+/// The moments that can be restored from a log, newest first.
 #[derive(Debug, Clone)]
 pub struct History {
-    /// The snapshots that count.
+    /// Valid snapshots.
     pub snapshots: Vec<SnapshotInfo>,
     /// The CLAIMs, back to the first.
     pub claims: Vec<ClaimInfo>,
     /// The pins, in order of their numbers.
     pub pins: Vec<Pin>,
-    /// What this log continues, if its beginning is needed.
+    /// The log that this log continues, if it still needs it.
     pub branch: Option<BranchInfo>,
 }
 
-/// What [`verify`] has gone through.
+/// Progress of [`verify`].
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct Verified {
     /// Records of the log.
     pub records: u64,
-    /// How many there are.
+    /// Number of records in total.
     pub records_total: u64,
     /// Snapshots, with all of their parts.
     pub snapshots: u64,
     /// Bytes of payloads and parts before compression.
     pub bytes: u64,
-    /// Bytes of snapshots before compression; the total is known when all records were read.
+    /// Bytes of snapshots before compression; the total is known when all records have been read.
     pub snapshot_bytes: u64,
-    /// How many there are.
+    /// Bytes of all snapshots before compression.
     pub snapshot_bytes_total: u64,
 }
 
-/// Lists what a log holds, by its CLAIMs and SNAPSHOT records.
+/// Lists the content of a log, by its CLAIMs and SNAPSHOT records.
 ///
 /// # Errors
 ///
@@ -63,7 +63,7 @@ pub async fn list(group: &Group) -> Result<History> {
             false => None,
         };
     }
-    // One at a lower position cannot be gone on from.
+    // A snapshot at a lower position has no records to continue with.
     snapshots.retain(|snapshot| snapshot.position + 1 >= end.floor);
     let mut claims = Vec::new();
     let mut next = end.claim.clone();
@@ -76,13 +76,13 @@ pub async fn list(group: &Group) -> Result<History> {
     Ok(History { snapshots, claims, pins, branch })
 }
 
-/// Reads everything from the floor to the end and all snapshots, what branches still need below the floor, and of a
-/// branch what it needs of its parents, and checks it. What is read is pinned, if the store lets it be. A branch that
-/// cannot be opened is left out: whether it needs anything is not known.
+/// Reads and checks everything from the floor to the end, all snapshots, the objects below the floor that branches
+/// still need, and, for a branch, what it needs of its parents. All of it is pinned meanwhile, if the store permits. A
+/// branch that cannot be opened is left out: nobody knows what it needs.
 ///
 /// # Errors
 ///
-/// The first damage that is found; the store's.
+/// The first damage found; the store's.
 pub async fn verify(group: &Group, report: impl FnMut(Verified)) -> Result<Verified> {
     if group.end.number == 0 {
         return Ok(Verified::default());
@@ -101,7 +101,7 @@ pub async fn verify(group: &Group, report: impl FnMut(Verified)) -> Result<Verif
     Ok(verifier.done)
 }
 
-/// Pins a log from its floor on, which may be another one by then.
+/// Pins a log from its floor on. The floor may have moved by then.
 async fn pin_all(group: &Group) -> Result<(Group, Option<Pin>)> {
     let mut group = group.clone();
     loop {
@@ -116,7 +116,7 @@ async fn pin_all(group: &Group) -> Result<(Group, Option<Pin>)> {
     }
 }
 
-/// The lowest number that is needed, by this log or by a branch: nothing is deleted from there on.
+/// Returns the lowest number that this log or a branch needs: nothing from there on is deleted.
 async fn lowest_needed(group: &Group) -> Result<u64> {
     let mut lowest = group.end.floor;
     for pin in Pin::list(&group.store).await? {
@@ -127,7 +127,7 @@ async fn lowest_needed(group: &Group) -> Result<u64> {
     Ok(lowest)
 }
 
-/// True for the pin of a branch that has begun and needs it: one that was given up may have left its own.
+/// True for the pin of a branch that exists and needs it. An abandoned branch may have left its pin behind.
 async fn is_of_branch(store: &Store, pin: &Pin) -> bool {
     let open = async {
         let url = pin.purpose.strip_prefix(BRANCH)?;
@@ -155,7 +155,7 @@ impl<R: FnMut(Verified)> Verifier<R> {
             cluster: end.cluster,
         };
         let parents = match parents(group, &own).await {
-            // A branch with a snapshot of its own may have given up its pin.
+            // A branch with a snapshot of its own may have removed its pin.
             Err(Error::History(_)) if end.snapshot.is_some() => Vec::new(),
             parents => parents?,
         };
@@ -179,7 +179,7 @@ impl<R: FnMut(Verified)> Verifier<R> {
         Ok(())
     }
 
-    /// Goes through the records of a span. Returns the snapshots that they make count.
+    /// Reads the records of a span. Returns the snapshots that they make valid.
     async fn records(&mut self, store: &Store, span: &Span) -> Result<Vec<SnapshotInfo>> {
         let mut snapshots = Vec::new();
         if span.records() == 0 {
@@ -217,8 +217,8 @@ impl<R: FnMut(Verified)> Verifier<R> {
     }
 }
 
-/// Makes an empty store the place of a log that continues `parent` from a moment. Nothing is copied: the parent gets a
-/// pin, which stays until it is removed, and so do the logs that the parent itself continues from there.
+/// Turns an empty store into a log that continues `parent` from a moment. Nothing is copied. The parent gets a pin,
+/// and so do the logs that the parent itself continues from there. The pins stay until they are removed.
 ///
 /// # Errors
 ///
@@ -227,7 +227,7 @@ pub async fn branch(parent: &Group, moment: Moment, child: &Store) -> Result<Bra
     if Group::open(child).await?.end.number > 0 {
         return Err(Error::Invalid(format!("there is a log in {} already", child.url())));
     }
-    // An append is repeated for ever: where nothing may be written, this would never end.
+    // An append is retried forever: without the right to write, it would never end.
     probe(child).await?;
     let cluster = child.env.random();
     let (info, pins) = pin_branch(parent, moment, child.url(), cluster).await?;

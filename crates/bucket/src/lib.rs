@@ -1,8 +1,8 @@
 //! A server's log in a bucket of object storage: durable beyond the machine, with one writer at a time.
 //!
-//! A *log group* is a prefix in a store. Its log is a row of objects, `log/<number>`, each put only if it is absent;
-//! that orders the writers. Whatever else is there belongs to the log: snapshots, large payloads, the floor below which
-//! it was pruned, and pins against pruning. Batches and snapshots are opaque bytes here.
+//! A *log group* is a prefix in a store. Its log is a series of objects, `log/<number>`, each put only if it is
+//! absent; that orders the writers. All other objects support the log: snapshots, large payloads, the floor below
+//! which it was pruned, and pins against pruning. Batches and snapshots are opaque bytes here.
 //!
 //! ```
 //! use std::sync::Arc;
@@ -46,19 +46,19 @@
 //! # }).unwrap();
 //! ```
 //!
-//! All functions are asynchronous, and run on a runtime of tokio that the caller brings: one thread is enough. `runtime`
-//! ends it without waiting for a store that does not answer. In reading order:
-//! * `env`, `location`, `aws_files`, `credentials`, `store`: clocks, where a log is, who asks, and single requests.
-//!   `probe`, `nesting`: whether a store and a place in it will do.
-//! * `record`, `body`, `payload`: what is in an object. `chain`: what ties one to the next.
+//! All functions are asynchronous, and run on a tokio runtime of the caller: one thread is enough. `runtime` shuts it
+//! down without waiting for a store that does not answer. In reading order:
+//! * `env`, `location`, `aws_files`, `credentials`, `store`: clocks, the location of a log, credentials, and single
+//!   requests. `probe`, `nesting`: check that a store and a prefix in it are usable.
+//! * `record`, `body`, `payload`: the content of an object. `chain`: the link from one record to the next.
 //! * `group`: the floor and the end of a log.
 //! * `append`, `owner`: the conditional append, and the process that may do it.
-//! * `lease`: until when an owner may answer. `follower`: who reads along, and takes over.
-//! * `snapshot`, `pin`, `prune`: what keeps a log short.
-//! * `span`, `restore`, `history`: reading it.
-//! * `counters`: what it costs.
+//! * `lease`: the time until which an owner may answer. `follower`: a process that reads the log and takes over.
+//! * `snapshot`, `pin`, `prune`: keep a log short.
+//! * `span`, `restore`, `history`: reading a log.
+//! * `counters`: its cost.
 //!
-//! `docs/formats/bucket.md` has every byte, and the crate's README the rules with what goes wrong without each.
+//! `docs/formats/bucket.md` specifies every byte. The crate's README has the rules, with what goes wrong without each.
 #![forbid(unsafe_code)]
 
 mod append;

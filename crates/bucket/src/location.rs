@@ -1,7 +1,7 @@
-//! Where a log is: `s3://name/prefix`, `gs://name/prefix`, `az://container/prefix` or `file:///directory`.
+//! Location of a log: `s3://name/prefix`, `gs://name/prefix`, `az://container/prefix` or `file:///directory`.
 //!
-//! Credentials, region and endpoint come from the environment, as for the store's own tools. The requests of the
-//! client library are not repeated by it: an unknown outcome must be seen here.
+//! Credentials, region and endpoint come from the environment, as for the store's own tools. The client library does
+//! not retry requests: this crate must see every unknown outcome.
 
 use std::fmt::Debug;
 use std::net::IpAddr;
@@ -28,17 +28,17 @@ pub struct Location {
     url: String,
     pub(crate) store: Arc<dyn ObjectStore>,
     pub(crate) prefix: Path,
-    /// Of `file://`.
+    /// Set for `file://` only.
     pub(crate) directory: Option<Arc<Directory>>,
     /// `None` if requests are not signed.
     credentials: Option<Credentials>,
 }
 
-/// The client for a bucket, and what it signs its requests with.
+/// The client for a bucket, and the credentials that sign its requests.
 type Client = (Arc<dyn ObjectStore>, Option<Credentials>);
 
 impl Location {
-    /// Parses a location and makes the client for it. No request is sent yet.
+    /// Parses a location and creates its client. No request is sent yet.
     ///
     /// # Errors
     ///
@@ -85,17 +85,17 @@ impl Location {
         }
     }
 
-    /// The location as it was given.
+    /// Returns the location as it was given.
     pub fn url(&self) -> &str {
         &self.url
     }
 }
 
-/// reqwest is built without a library for TLS of its own, and takes the one of the process.
+/// Installs a TLS provider: reqwest is built without one, and uses that of the process.
 fn install_tls() {
     static ONCE: Once = Once::new();
     ONCE.call_once(|| {
-        // An error says that the process has one already, which is as well.
+        // An error means that the process already has one, which is fine.
         let _ = rustls::crypto::ring::default_provider().install_default();
     });
 }
@@ -152,8 +152,9 @@ fn is_true(value: Option<String>) -> bool {
     value.is_some_and(|value| value == "true")
 }
 
-/// A directory, with files and directories synced. Not for NFS, where a link may report a failure and be there. It is
-/// made with the first object, so that a wrong name in a tool leaves nothing behind.
+/// Opens a directory, whose files and directories are synced. Not for NFS, where creating a link may report a failure
+/// and still succeed. The directory is created with the first object, so that a wrong name in a tool leaves nothing
+/// behind.
 fn directory(url: &Url) -> Result<(Arc<dyn ObjectStore>, Path, Directory), String> {
     let path: PathBuf = url
         .to_file_path()
@@ -165,7 +166,7 @@ fn directory(url: &Url) -> Result<(Arc<dyn ObjectStore>, Path, Directory), Strin
     Ok((Arc::new(LocalFileSystem::new().with_fsync(true)), prefix, Directory::new(path)))
 }
 
-/// Options of the HTTP client: TLS, but for endpoints on this machine.
+/// Returns the options of the HTTP client: TLS, except for endpoints on this machine.
 fn client(endpoint: Option<&str>, variable: &str) -> Result<ClientOptions, String> {
     let is_plain = endpoint.is_some_and(|endpoint| endpoint.starts_with("http://"));
     if let Some(endpoint) = endpoint.filter(|_| is_plain)

@@ -1,7 +1,7 @@
-//! Whether a location lies in a folder of another log.
+//! Refuses a location inside a folder of another log.
 //!
-//! The folders of a log are its own. A second log in one of them would look to the first one like objects of its log,
-//! its floors or its pins that are damaged, and pruning of the first would delete those of the second.
+//! The folders of a log belong to it alone. The first log would take a second log in one of them for damaged objects
+//! of its own log, its floors or its pins, and pruning of the first would delete objects of the second.
 
 use object_store::path::Path;
 
@@ -13,13 +13,13 @@ use crate::store::Store;
 /// All folders of a log.
 const FOLDERS: [&str; 6] = ["blob", "floor", "log", "pins", "probe", "snapshot"];
 
-/// Refuses a location in a folder of another log. It costs requests only if a part of the location has such a name.
+/// Refuses a location in a folder of another log. It sends requests only if a part of the location has such a name.
 ///
 /// # Errors
 ///
-/// [`Error::Invalid`] with the folder; the store's, but for rights: who may not read there cannot know.
+/// [`Error::Invalid`] with the folder; the store's, except for missing rights, without which this check is skipped.
 pub(crate) async fn refuse_nested(store: &Store) -> Result<()> {
-    for (outer, folder) in outer_places(store.prefix()) {
+    for (outer, folder) in outer_prefixes(store.prefix()) {
         match has_log(&store.at_prefix(outer)).await {
             Ok(false) => {}
             Err(error) if error.is_refusal() => {}
@@ -27,7 +27,7 @@ pub(crate) async fn refuse_nested(store: &Store) -> Result<()> {
             Ok(true) => {
                 return Err(Error::Invalid(format!(
                     "{} lies in the folder {folder}/ of another log, which belongs to that log alone; choose a \
-                     location beside it",
+                     location next to it",
                     store.url()
                 )));
             }
@@ -36,8 +36,8 @@ pub(crate) async fn refuse_nested(store: &Store) -> Result<()> {
     Ok(())
 }
 
-/// The places whose folder this one may lie in, each with that folder.
-fn outer_places(prefix: &Path) -> Vec<(Path, String)> {
+/// Returns the prefixes of logs in whose folders this location may lie, each with that folder.
+fn outer_prefixes(prefix: &Path) -> Vec<(Path, String)> {
     let (mut outer, mut places) = (Path::default(), Vec::new());
     for part in prefix.parts() {
         if FOLDERS.contains(&part.as_ref()) {
@@ -48,7 +48,7 @@ fn outer_places(prefix: &Path) -> Vec<(Path, String)> {
     places
 }
 
-/// The first object stays until a floor is above it.
+/// Returns true if there is a log. Its first object stays until a floor is above it.
 async fn has_log(store: &Store) -> Result<bool> {
     Ok(store.exists(&log_name(1)).await? || read_floor(store).await? > 1)
 }
@@ -60,7 +60,7 @@ mod tests {
     #[test]
     fn a_place_may_lie_in_folders_of_several_others() {
         let places = |prefix: &str| -> Vec<(String, String)> {
-            let places = outer_places(&Path::from(prefix)).into_iter();
+            let places = outer_prefixes(&Path::from(prefix)).into_iter();
             places.map(|(outer, folder)| (outer.to_string(), folder)).collect()
         };
         let pair = |outer: &str, folder: &str| (outer.to_owned(), folder.to_owned());

@@ -1,8 +1,8 @@
 //! The process that writes a log: it claims, appends one record at a time, and releases.
 //!
 //! Invariants:
-//! - A process appends only after a CLAIM of its own. Whatever an earlier process still has on its way then meets that
-//!   CLAIM, or lies before it.
+//! - A process appends only after a CLAIM of its own. A request of an earlier process that is still in flight then
+//!   collides with that CLAIM, or lies before it.
 //! - One record is in flight. If the future that appends it is dropped, the next call finishes it first, with the same
 //!   bytes, since it may have landed.
 //! - After `Deposed` no append is sent any more.
@@ -23,7 +23,7 @@ use crate::record::{Encoding, Header, Id, Kind, Record, hash, log_name};
 use crate::rules::Rule;
 use crate::store::Store;
 
-/// Why a process may claim a log that was not released.
+/// Right by which a process may claim a log that was not released.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Right {
     /// Only if the log is empty or was released.
@@ -31,27 +31,27 @@ pub enum Right {
     /// Also if the last claim is of the same node: the caller has proved, by a lock and the boot id, that this process
     /// is dead.
     PredecessorDead,
-    /// Also when the lease of the last claim is over, if that claim lets others take over: this waits for it, and
-    /// begins anew whenever the owner shows that it is alive.
+    /// Also when the lease of the last claim is over, if that claim allows takeover. The claim waits for the end of
+    /// the lease, and starts waiting again whenever the owner shows that it is alive.
     LeaseOver,
     /// In any case: the operator says so (`--bucket-claim force`).
     Force,
 }
 
-/// What a process claims a log with.
+/// Parameters of a claim.
 #[derive(Debug, Clone)]
 pub struct Claim {
     /// The id of this process' data directory.
     pub node: Id,
-    /// What others may know this node as, such as `host:port`.
+    /// Address of this node for others, such as `host:port`.
     pub address: String,
-    /// Whether another may take over when the lease is over.
+    /// True if another process may take over when the lease is over.
     pub takeover: bool,
-    /// For how long an append holds the log.
+    /// Time for which an append extends the lease.
     pub lease: Duration,
-    /// How much longer others wait.
+    /// Additional time that others wait.
     pub margin: Duration,
-    /// Why it may claim.
+    /// Right by which it claims.
     pub right: Right,
 }
 
@@ -63,20 +63,20 @@ pub struct Owner {
     pending: Option<Pending>,
     deposed: Option<(String, Id)>,
     progress: Arc<Progress>,
-    /// Before the first attempt of the newest record that is committed.
+    /// Time before the first attempt of the newest committed record.
     held_from: Duration,
     lease: Arc<Lease>,
     clock: Arc<Clock>,
 }
 
-/// What a CLAIM came to.
+/// Outcome of a CLAIM.
 pub(crate) enum Claimed {
     Owner(Box<Owner>),
-    /// Another's record came first.
+    /// A record of another process came first.
     Beaten {
         node: Id,
     },
-    /// Pruning has passed by since the end was read: the CLAIM lies in a gap, and counts for nothing.
+    /// The log was pruned since its end was read: the CLAIM lies in a gap, and is void.
     InGap,
 }
 
@@ -89,16 +89,16 @@ struct Pending {
 }
 
 impl Owner {
-    /// Claims the log of a group. On success everything that others wrote lies before the CLAIM; read
-    /// [`Owner::before`] to see whether that is what this process last knew.
+    /// Claims the log of a group. On success, all records of other processes lie before the CLAIM. [`Owner::before`]
+    /// tells whether that is the state this process last knew.
     ///
     /// # Errors
     ///
-    /// [`Error::Owned`] if another may be alive; else the store's errors and those of a damaged end.
+    /// [`Error::Owned`] if another owner may be alive; else the store's errors and those of a damaged end.
     pub async fn claim(store: &Store, claim: Claim) -> Result<Self> {
         let mut group = Group::open(store).await?;
         let mut seen_at = store.env.boottime();
-        // Only the predecessor is known to be dead, and not an owner that has claimed since.
+        // Only the predecessor is known to be dead, not an owner that has claimed since.
         let known = group.end.claim.as_ref().map(|claim| claim.number);
         loop {
             if claim.right == Right::LeaseOver {
@@ -112,10 +112,10 @@ impl Owner {
             }
             match Self::put_claim(&group, &claim, store.nonce(), Arc::default()).await? {
                 Claimed::Owner(owner) => return Ok(*owner),
-                // A living owner is busy. To win against it, the next attempt must come at once.
+                // A living owner keeps appending. To win against it, the next attempt must come at once.
                 Claimed::Beaten { .. } if group.end.number > 0 => match group.catch_up().await {
                     Ok(()) => {}
-                    // In a gap that pruning leaves, nothing fits together.
+                    // In a gap that pruning left, records do not match each other.
                     Err(Error::Damaged { .. }) if read_floor(store).await? > group.end.floor => {
                         group = Group::open(store).await?;
                     }
@@ -127,10 +127,10 @@ impl Owner {
         }
     }
 
-    /// As [`Owner::claim`], for a process that has data up to `end`, which [`Group::open`] has found: the CLAIM is
-    /// right behind that, or nowhere. So nothing is between these data and the CLAIM, also if this is cut short and the
-    /// CLAIM lands all the same. The process notes its random `nonce` before, by which it knows the CLAIM again then
-    /// ([`ClaimInfo::nonce`]). This waits for no lease.
+    /// As [`Owner::claim`], for a process that has data up to `end`, which [`Group::open`] has found: the CLAIM
+    /// follows directly after `end`, or is not put. So no record lies between these data and the CLAIM, even if the
+    /// future is dropped and the CLAIM lands later. The process stores its random `nonce` before the call, to
+    /// recognise such a CLAIM ([`ClaimInfo::nonce`]). This waits for no lease.
     ///
     /// # Errors
     ///
@@ -144,7 +144,7 @@ impl Owner {
         }
     }
 
-    /// Puts a CLAIM behind the end of a group. `progress` says how that fares, and is that of the owner then.
+    /// Puts a CLAIM after the end of a group. `progress` reports its state, and becomes that of the owner.
     pub(crate) async fn put_claim(
         group: &Group,
         claim: &Claim,
@@ -156,7 +156,7 @@ impl Owner {
         let held_from = store.env.boottime();
         let (header, info) = claim_header(&group.end, claim, nonce, store, &clock);
         let mut object = header.encode(&info.encode());
-        // Of two that claim an empty log, each has made up an id.
+        // Two processes that claim an empty log have each made up an id.
         let known_cluster = (group.end.number > 0).then_some(header.cluster);
         match append(store, header.number, known_cluster, &mut object, &progress).await? {
             Outcome::Deposed { node, .. } => return Ok(Claimed::Beaten { node }),
@@ -178,7 +178,7 @@ impl Owner {
         Ok(Claimed::Owner(owner.into()))
     }
 
-    /// An owner that goes on where the log ends, to see what that does.
+    /// Creates an owner that continues at the end of the log without a CLAIM, to test that rule.
     #[cfg(test)]
     fn without_claim(group: Group, node: Id) -> Self {
         let held_from = group.store.env.boottime();
@@ -189,57 +189,57 @@ impl Owner {
         Self { group, before, node, pending, deposed, progress, held_from, lease, clock }
     }
 
-    /// The end of the log that the CLAIM was put behind.
+    /// Returns the end of the log that the CLAIM follows.
     pub fn before(&self) -> &End {
         &self.before
     }
 
-    /// The group with its end as this process knows it: the last record that is committed.
+    /// Returns the group with the end that this process knows: the last committed record.
     pub fn group(&self) -> &Group {
         &self.group
     }
 
-    /// How the append in flight fares.
+    /// Returns the state of the append in flight.
     pub fn progress(&self) -> &Arc<Progress> {
         &self.progress
     }
 
-    /// Until when replies may leave: for the threads that send them.
+    /// Returns the lease, for the threads that send replies.
     pub fn lease(&self) -> Arc<Lease> {
         Arc::clone(&self.lease)
     }
 
-    /// The clock by which keys expire while this process is the owner.
+    /// Returns the clock by which keys expire while this process is the owner.
     pub fn clock(&self) -> Arc<Clock> {
         Arc::clone(&self.clock)
     }
 
-    /// When [`Owner::renew`] is to be called if nothing is appended before: after a third of the lease, by
-    /// [`crate::Env::boottime`]. `None`: never, since no process takes this log over by itself.
+    /// Returns when to call [`Owner::renew`] if nothing is appended before: after a third of the lease, by
+    /// [`crate::Env::boottime`]. `None`: never, since no process takes over this log automatically.
     pub fn renew_due(&self) -> Option<Duration> {
         let claim = self.group.end.claim.as_ref().filter(|claim| claim.takeover)?;
         Some(self.held_from + Duration::from_millis(claim.lease_ms) / 3)
     }
 
-    /// Until when the lease lasts, by [`crate::Env::boottime`]: counted from before the first attempt of the newest
-    /// record that is committed.
+    /// Returns the end of the lease, by [`crate::Env::boottime`], counted from before the first attempt of the newest
+    /// committed record.
     pub fn lease_until(&self) -> Duration {
         let lease = self.group.end.claim.as_ref().map_or(0, |claim| claim.lease_ms);
         self.held_from + Duration::from_millis(lease)
     }
 
-    /// Appends batches of logical operations as one record, and returns when it is known what became of it. Large
-    /// payloads are uploaded as pieces first.
+    /// Appends batches of logical operations as one record, and returns when its outcome is known. Large payloads are
+    /// uploaded as pieces first.
     ///
-    /// This is repeated while the store fails, however long that takes; [`Owner::progress`] says why. It may be dropped
-    /// at any time. Then the record may still be committed: call [`Owner::settle`] before relying on the end.
+    /// This is retried while the store fails, however long that takes; [`Owner::progress`] says why. The future may be
+    /// dropped at any time. Then the record may still be committed: call [`Owner::settle`] before relying on the end.
     ///
     /// # Errors
     ///
-    /// [`Error::Deposed`] after an earlier [`Outcome::Deposed`]; [`Error::Damaged`] and [`Error::Newer`] if something
-    /// else lies under the next number; the store's errors for pieces. After any of them the record may be in flight
-    /// still:
-    /// [`Owner::settle`] finishes it, while another append of the same batches would have them in the log twice.
+    /// [`Error::Deposed`] after an earlier [`Outcome::Deposed`]; [`Error::Damaged`] and [`Error::Newer`] if an invalid
+    /// object lies under the next number; the store's errors for pieces. After any of them the record may still be in
+    /// flight: [`Owner::settle`] finishes it, while another append of the same batches would store them in the log
+    /// twice.
     pub async fn append(&mut self, batches: &[&[u8]]) -> Result<Outcome> {
         let payload = join_batches(batches)?;
         if let Some(deposed) = self.settled().await? {
@@ -256,7 +256,7 @@ impl Owner {
         self.commit(header, &stored, None, first_attempt).await
     }
 
-    /// Says that this process is alive, when it has nothing to write.
+    /// Appends a RENEW: this process is alive, and has nothing to write.
     ///
     /// # Errors
     ///
@@ -265,8 +265,8 @@ impl Owner {
         self.append_small(Kind::Renew, &[], None).await
     }
 
-    /// Appends a RELEASE: the next process may claim at once. No reply leaves from here on, so what waits for a commit
-    /// must have been answered before.
+    /// Appends a RELEASE: the next process may claim at once. No reply is sent from here on, so clients that wait for
+    /// a commit must have been answered before.
     ///
     /// # Errors
     ///
@@ -279,7 +279,7 @@ impl Owner {
         if let Some(deposed) = self.settled().await? {
             return Ok(deposed);
         }
-        // First: when the RELEASE has landed, another may claim before this process knows that it has.
+        // First: once the RELEASE has landed, another process may claim before this one knows the outcome.
         if self.group.store.keeps(Rule::EndBeforeRelease) {
             self.lease.release();
         }
@@ -305,8 +305,8 @@ impl Owner {
         self.land().await.map(Some)
     }
 
-    /// Looks whether another process has claimed the log, for an owner that has nothing to append or must not. `Some`:
-    /// this process is deposed.
+    /// Checks whether another process has claimed the log, for an owner that has nothing to append or must not append.
+    /// `Some`: this process is deposed.
     ///
     /// # Errors
     ///
@@ -342,7 +342,7 @@ impl Owner {
         self.commit(header, &stored, snapshot, first_attempt).await
     }
 
-    /// Finishes what is in flight. `Some`: it was found that this process is deposed.
+    /// Finishes the append in flight. `Some`: this process turned out to be deposed.
     pub(crate) async fn settled(&mut self) -> Result<Option<Outcome>> {
         let outcome = self.settle().await?;
         Ok(outcome.filter(|outcome| matches!(outcome, Outcome::Deposed { .. })))
@@ -363,12 +363,12 @@ impl Owner {
         &mut self.group
     }
 
-    /// The wall clock of the next record.
+    /// Returns the wall clock of the next record.
     pub(crate) fn next_wall(&self) -> u64 {
         owners_wall(&self.group.store, &self.group.end, &self.clock)
     }
 
-    /// The header of the next record.
+    /// Returns the header of the next record.
     fn header(&self, kind: Kind, nonce: Id) -> Header {
         let claim = self.group.end.claim.as_ref().map_or(0, |claim| claim.number);
         let (end, store) = (&self.group.end, &self.group.store);
@@ -387,7 +387,7 @@ impl Owner {
         self.land().await
     }
 
-    /// Appends the record in flight. Dropped midway, it is in flight still.
+    /// Appends the record in flight. If the future is dropped midway, the record is still in flight.
     async fn land(&mut self) -> Result<Outcome> {
         let Some(pending) = &mut self.pending else {
             return Err(Error::Invalid("no record is in flight".into()));
@@ -420,7 +420,7 @@ impl Owner {
     }
 }
 
-/// Whether the log may be claimed now. `known` is the claim that the caller's proof is about.
+/// Checks that the log may be claimed now. `known` is the claim that the caller's proof is about.
 fn check_right(end: &End, claim: &Claim, known: Option<u64>) -> Result<()> {
     let Some(last) = end.claim.as_ref().filter(|_| !end.released) else { return Ok(()) };
     let allowed = match claim.right {
@@ -431,7 +431,8 @@ fn check_right(end: &End, claim: &Claim, known: Option<u64>) -> Result<()> {
     if allowed { Ok(()) } else { Err(owned(end, last.node)) }
 }
 
-/// The error that another's log cannot be claimed now. `node` is known even if its CLAIM has not been read.
+/// Returns the error that the log of another process cannot be claimed now. `node` is known even if its CLAIM has not
+/// been read.
 pub(crate) fn owned(end: &End, node: Id) -> Error {
     let claim = end.claim.as_ref().filter(|claim| claim.node == node);
     Error::Owned {
@@ -442,8 +443,8 @@ pub(crate) fn owned(end: &End, node: Id) -> Error {
     }
 }
 
-/// Waits until the log may be claimed because it was released, or because its lease is over, and watches for new
-/// records. The newest one that is known was first seen at `seen_at`.
+/// Waits until the log may be claimed because it was released or its lease is over, and watches for new records. The
+/// newest known record was first seen at `seen_at`.
 async fn wait_for_lease(group: &mut Group, claim: &Claim, mut seen_at: Duration) -> Result<()> {
     let store = group.store.clone();
     let mut away_since = None;
@@ -481,14 +482,14 @@ async fn wait_for_lease(group: &mut Group, claim: &Claim, mut seen_at: Duration)
     }
 }
 
-/// True if the store was away for so long that an owner may have missed its time to renew a lease, which is each third
-/// of one. It is alive then, and gets another fence to show that.
+/// Returns true if the store was unavailable for so long that an owner may have missed a renewal, which is due after
+/// each third of a lease. The owner may still be alive, and gets another fence to show that.
 pub(crate) fn is_outage(away: Duration, fence: Option<Duration>) -> bool {
     fence.is_some_and(|fence| away >= fence / 4)
 }
 
-/// From when on the process with this address may claim a log whose newest record was first seen at `seen_at`.
-/// `None`: not by itself.
+/// Returns the time from which the process with this address may claim a log whose newest record was first seen at
+/// `seen_at`. `None`: never automatically.
 pub(crate) fn free_at(
     store: &Store,
     end: &End,
@@ -507,7 +508,7 @@ pub(crate) fn free_at(
     }
 }
 
-/// When the lease of a claim is over for all others, if no record comes any more. `None`: never.
+/// Returns when the lease of a claim is over for all others, if no further record comes. `None`: never.
 pub(crate) fn lease_over_at(
     store: &Store,
     claim: &ClaimInfo,
@@ -518,7 +519,7 @@ pub(crate) fn lease_over_at(
     may.then(|| seen_at + Duration::from_millis(wait))
 }
 
-/// The wall clock of the record after `end`. Times in the log never go back, whatever a machine's clock says.
+/// Returns the wall clock of the record after `end`. Times in the log never go back, even if a machine's clock does.
 pub(crate) fn next_wall(store: &Store, end: &End) -> u64 {
     match store.keeps(Rule::WallNeverBack) {
         true => store.env.wall().max(end.wall),
@@ -526,12 +527,12 @@ pub(crate) fn next_wall(store: &Store, end: &End) -> u64 {
     }
 }
 
-/// The same by an owner's clock.
+/// Returns the wall clock of the record after `end`, by an owner's clock.
 fn owners_wall(store: &Store, end: &End, clock: &Clock) -> u64 {
     if store.keeps(Rule::WallNeverBack) { clock.now().max(end.wall) } else { store.env.wall() }
 }
 
-/// The header of the record after `end`, as a RENEW.
+/// Returns the header of the record after `end`, as a RENEW.
 fn next_header(end: &End, store: &Store, clock: &Clock, node: Id, nonce: Id) -> Header {
     Header {
         kind: Kind::Renew,
@@ -549,7 +550,7 @@ fn next_header(end: &End, store: &Store, clock: &Clock, node: Id, nonce: Id) -> 
     }
 }
 
-/// The longest lease and margin, in milliseconds, that may still be in force when the log is claimed.
+/// Returns the longest lease and margin, in milliseconds, that may still be in force when the log is claimed.
 fn fence_left(end: &End, last: &ClaimInfo, right: Right) -> u64 {
     let own = last.lease_ms.saturating_add(last.margin_ms);
     let is_over = match right {
@@ -561,7 +562,7 @@ fn fence_left(end: &End, last: &ClaimInfo, right: Right) -> u64 {
     if is_over { 0 } else { last.fence_ms }
 }
 
-/// A CLAIM behind `end`, and what it says.
+/// Returns the header of a CLAIM after `end`, and its payload.
 fn claim_header(
     end: &End,
     claim: &Claim,

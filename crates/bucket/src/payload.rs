@@ -1,4 +1,4 @@
-//! Payloads as they are stored: plain, compressed, or as pieces in `blob/` that are uploaded first, so that one large
+//! Stored payloads: plain, compressed, or split into pieces in `blob/` that are uploaded first, so that one large
 //! value does not make an append outlast the lease.
 
 use std::time::Duration;
@@ -12,17 +12,17 @@ use crate::fields::{Reader, Writer, hex};
 use crate::record::{Encoding, Hash, Id, Record, hash, log_name};
 use crate::store::{Store, WHOLE_LIMIT};
 
-/// Compression of level 1: an upload is held up by its requests, not by its bytes.
+/// Compression of level 1: the number of requests limits an upload, not its bytes.
 const LEVEL: i32 = 1;
 
 /// Below this, in bytes, compression does not pay.
 const COMPRESSIBLE: usize = 256;
 
-/// Pieces that are on their way at once.
+/// Pieces in flight at once.
 const PIECES_AT_ONCE: usize = 8;
 
-/// A piece without an answer for so long is trouble. Eight of them share the network, so this is longer than for a
-/// record.
+/// A piece that gets no answer for this long is reported as trouble. Eight of them share the network, so the time is
+/// longer than for a record.
 const PIECE_ANSWER_MAX: Duration = Duration::from_secs(15);
 
 /// Compresses bytes if that makes them shorter.
@@ -36,7 +36,7 @@ pub(crate) fn pack(bytes: &[u8]) -> (Encoding, Bytes) {
     (Encoding::Plain, Bytes::copy_from_slice(bytes))
 }
 
-/// The reverse of [`pack`]. At most `len` bytes are made, whatever the frame says. The texts say what is wrong.
+/// Reverses [`pack`]. It creates at most `len` bytes, whatever the frame says. Errors are texts.
 pub(crate) fn unpack(encoding: Encoding, stored: &Bytes, len: u64) -> Result<Bytes, String> {
     let bytes = match encoding {
         Encoding::Plain => stored.clone(),
@@ -55,8 +55,8 @@ pub(crate) fn unpack(encoding: Encoding, stored: &Bytes, len: u64) -> Result<Byt
     Ok(bytes)
 }
 
-/// Brings a payload into the form that its record holds; large ones are uploaded as pieces before this returns. What
-/// fails meanwhile is told to `progress`, until the record itself is there.
+/// Encodes a payload for its record. The pieces of a large payload are uploaded before this returns. Failures
+/// meanwhile are reported to `progress`, until the record itself is there.
 pub(crate) async fn store_payload(
     store: &Store,
     number: u64,
@@ -89,7 +89,7 @@ pub(crate) async fn store_payload(
     Ok((Encoding::Pieces, Piece::encode_all(&pieces).into()))
 }
 
-/// The payload of a record, with the pieces it refers to, all checked.
+/// Loads the payload of a record, with the pieces it refers to, all checked.
 pub(crate) async fn load_payload(store: &Store, record: &Record) -> Result<Bytes> {
     let header = &record.header;
     if header.encoding != Encoding::Pieces {
@@ -114,12 +114,12 @@ pub(crate) async fn load_payload(store: &Store, record: &Record) -> Result<Bytes
     Ok(payload.into())
 }
 
-/// `blob/<20 digits>-<nonce>/<6 digits>`. The number lets pruning find pieces that no record refers to.
+/// Returns `blob/<20 digits>-<nonce>/<6 digits>`. The number lets pruning find pieces that no record refers to.
 pub(crate) fn blob_name(number: u64, nonce: Id, index: usize) -> String {
     format!("blob/{number:020}-{}/{index:06}", hex(&nonce))
 }
 
-/// An object that another one describes: a piece of a payload, or a part of a snapshot.
+/// An object that another object describes: a piece of a payload, or a part of a snapshot.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Piece {
     pub encoding: Encoding,
@@ -161,7 +161,7 @@ impl Piece {
         pieces.iter().all(|piece| piece.len <= WHOLE_LIMIT as u64).then_some(pieces)
     }
 
-    /// Reads the object, and checks it before anything of it is decompressed.
+    /// Reads the object, and checks it before anything in it is decompressed.
     pub(crate) async fn load(&self, store: &Store, name: String) -> Result<Bytes> {
         let stored = store.get(&name).await?.ok_or_else(|| Error::missing(&name))?;
         if stored.len() as u64 != self.stored || hash(&stored) != self.hash {

@@ -1,7 +1,7 @@
-//! Pins: what a restore or a branch still needs is not deleted.
+//! Pins: objects that a restore or a branch still needs are not deleted.
 //!
-//! A pin is put first, and then the floor is read: if the floor is not above the pin, pruning has yet to list the pins.
-//! Pruning sets the floor first, and then lists the pins.
+//! A reader puts its pin first, and then reads the floor: if the floor is not above the pin, pruning has yet to list
+//! the pins. Pruning sets the floor first, and then lists the pins.
 
 use std::time::Duration;
 
@@ -23,15 +23,15 @@ pub struct Pin {
     pub name: String,
     /// The lowest number that is needed.
     pub number: u64,
-    /// Until when it holds, in milliseconds since 1970. 0: until it is removed.
+    /// Expiry, in milliseconds since 1970. 0: it holds until it is removed.
     pub until: u64,
-    /// Who needs it.
+    /// Purpose, which says who needs it.
     pub purpose: String,
 }
 
 impl Pin {
-    /// Puts a pin. `None`: what it is for was pruned already. What lies below the floor can be pinned if it is held by
-    /// another pin, of this name.
+    /// Puts a pin. `None`: the objects were pruned already. Objects below the floor can be pinned while another pin,
+    /// `held_by`, protects them.
     pub(crate) async fn put(
         store: &Store,
         number: u64,
@@ -51,7 +51,7 @@ impl Pin {
         Ok(None)
     }
 
-    /// Whether what this pin is for is there, and stays.
+    /// Returns true if the pinned objects are there, and stay.
     async fn counts(&self, store: &Store, held_by: Option<&str>) -> Result<bool> {
         if read_floor(store).await? <= self.number {
             return Ok(true);
@@ -64,11 +64,11 @@ impl Pin {
         }
     }
 
-    /// All pins, also those that hold no longer.
+    /// Returns all pins, including expired ones.
     pub(crate) async fn list(store: &Store) -> Result<Vec<Self>> {
         let mut pins = Vec::new();
         for listed in store.list_own("pins").await? {
-            // One that goes away now is not needed any more.
+            // A pin that disappears now is not needed any more.
             if let Some(object) = store.get(&listed.name).await? {
                 pins.push(Self::decode(&listed.name, &object)?);
             }
@@ -76,7 +76,7 @@ impl Pin {
         Ok(pins)
     }
 
-    /// Whether it holds at this time, in milliseconds since 1970.
+    /// Returns true if it holds at this time, in milliseconds since 1970.
     pub fn holds(&self, now: u64) -> bool {
         self.until == 0 || self.until > now
     }
@@ -127,11 +127,11 @@ impl Pin {
     }
 }
 
-/// Pins that end by themselves are not worth a longer wait.
+/// Time limit: pins that expire are not worth a longer wait.
 const REMOVE_MAX: Duration = Duration::from_secs(5);
 
-/// Removes pins, of which a parent's may have been put by rights that do not allow that. This may be dropped at any
-/// time.
+/// Removes pins. A parent's pin may be in a store where this process has no right to delete. The future may be dropped
+/// at any time.
 pub(crate) async fn remove_pins(pins: &mut Vec<(Store, Pin)>) -> Result<()> {
     let remove_all = async {
         while let Some((store, pin)) = pins.last() {

@@ -9,16 +9,16 @@ use crate::fields::hex;
 use crate::nesting::refuse_nested;
 use crate::store::{Put, Store};
 
-/// Writers of one key at once. Stores that check first and write later pass with fewer.
+/// Concurrent writers of one key. Stores that check first and write later pass the test with fewer.
 const WRITERS: usize = 64;
 
 /// Puts one key 64 times at once, each with other bytes and each only if it is absent: exactly one must succeed, and
-/// its bytes must be read back. The key is deleted again. Before that, a place in a folder of another log is refused.
+/// its bytes must be read back. The key is deleted again. A location in a folder of another log is refused before.
 ///
 /// # Errors
 ///
-/// [`Error::Invalid`] in another log's folder;
-/// [`Error::Unusable`] if several succeeded or the bytes are another's; the store's if it did not answer.
+/// [`Error::Invalid`] in another log's folder; [`Error::Unusable`] if several puts succeeded or the bytes are another
+/// writer's; the store's if it did not answer.
 pub async fn probe(store: &Store) -> Result<()> {
     refuse_nested(store).await?;
     let name = format!("probe/{}", hex(&store.env.random()));
@@ -30,11 +30,11 @@ pub async fn probe(store: &Store) -> Result<()> {
     let answers = join_all(puts).await;
     let found = store.get(&name).await?;
     let cleaned = store.delete(std::slice::from_ref(&name)).await;
-    judge(answers, found)?;
+    check(answers, found)?;
     cleaned
 }
 
-fn judge(answers: Vec<(Bytes, Put)>, found: Option<Bytes>) -> Result<()> {
+fn check(answers: Vec<(Bytes, Put)>, found: Option<Bytes>) -> Result<()> {
     let winners: Vec<_> = answers
         .iter()
         .filter(|(_, put)| matches!(put, Put::Created))
@@ -53,12 +53,12 @@ fn judge(answers: Vec<(Bytes, Put)>, found: Option<Bytes>) -> Result<()> {
                 .into(),
         )),
         ([], found) => {
-            // With answers lost on the way, one of them may have won without knowing.
+            // If answers were lost, one of these writers may have won without knowing.
             if found.is_some_and(|found| answers.iter().any(|(bytes, _)| *bytes == found)) {
                 return Ok(());
             }
             match first_error(answers) {
-                // It says nothing about the store's conditional puts.
+                // The error says nothing about the store's conditional puts.
                 Some(error) if !error.is_lasting() => Err(error),
                 Some(error) => Err(Error::Unusable(error.to_string())),
                 None => several(0),

@@ -1,9 +1,9 @@
-//! Deleting what the retention no longer asks for, without reopening the fence.
+//! Deletes what the retention no longer needs, and never reopens a number for a deposed process.
 //!
-//! In this order: the floor, which tells readers that a missing object below it means nothing; then the list of pins,
-//! which a restore puts before it reads the floor; and in a second step, later than any lease and its margin, the
-//! deletion. CLAIMs stay: the next number of a process that was deposed is that of the CLAIM which deposed it, and
-//! must never be free again.
+//! The order is: the floor, which tells readers that a missing object below it means nothing; then the list of pins,
+//! which a restore puts before it reads the floor; then, in a second step after any lease and its margin, the
+//! deletion. CLAIMs stay: the next number of a deposed process is that of the CLAIM which deposed it, and must never
+//! become free again.
 
 use std::collections::BTreeSet;
 use std::time::Duration;
@@ -15,26 +15,26 @@ use crate::owner::{Owner, next_wall};
 use crate::pin::Pin;
 use crate::rules::Rule;
 
-/// How much of the past is kept.
+/// Amount of history to keep.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct Retention {
-    /// Every moment of this time can be restored. Zero: the newest snapshot and what follows it.
+    /// Every moment of this period can be restored. Zero: the newest snapshot and the records after it.
     pub keep: Duration,
 }
 
 /// The second step of pruning: see [`Group::delete`].
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Deletion {
-    /// The new floor: what is below can no longer be restored.
+    /// The new floor: records below it can no longer be restored.
     pub floor: u64,
     /// Records below this are deleted: the floor, or the lowest pin.
     pub below: u64,
-    /// Not before this, by [`crate::Env::boottime`].
+    /// Earliest time of the deletion, by [`crate::Env::boottime`].
     pub not_before: Duration,
 }
 
 impl Owner {
-    /// As [`Group::prune`], of the log that this process owns.
+    /// As [`Group::prune`], for the log that this process owns.
     ///
     /// # Errors
     ///
@@ -44,13 +44,13 @@ impl Owner {
         self.group_mut().prune(retention).await
     }
 
-    /// Notes a floor that pruning a clone of this log's [`Group`] has set.
+    /// Notes a floor that was set by pruning a clone of this log's [`Group`].
     pub fn note_floor(&mut self, floor: u64) {
         let end = &mut self.group_mut().end;
         end.floor = end.floor.max(floor);
     }
 
-    /// As [`Group::delete`], of the log that this process owns.
+    /// As [`Group::delete`], for the log that this process owns.
     ///
     /// # Errors
     ///
@@ -61,10 +61,10 @@ impl Owner {
     }
 }
 
-/// A process that prunes need not own the log: what is deleted follows from records that are committed.
+/// A process that prunes need not own the log: only committed records decide what is deleted.
 impl Group {
-    /// The first step: finds the newest snapshot that is as old as the retention, sets the floor behind it, and then
-    /// looks at the pins. `None`: there is nothing to prune.
+    /// Runs the first step: finds the newest snapshot that is as old as the retention, sets the floor after it, and
+    /// then lists the pins. `None`: there is nothing to prune.
     ///
     /// # Errors
     ///
@@ -72,7 +72,7 @@ impl Group {
     pub async fn prune(&mut self, retention: Retention) -> Result<Option<Deletion>> {
         let snapshot = match self.oldest_needed(retention).await {
             Err(error @ Error::Missing { .. }) => {
-                // An owner that was deposed may prune for a while, as this one may have been without knowing it.
+                // A deposed owner may prune for a while, and this process may be deposed without knowing it.
                 let floor = read_floor(&self.store).await?;
                 if floor <= self.end.floor {
                     return Err(error);
@@ -111,7 +111,7 @@ impl Group {
         Ok(Some(Deletion { floor, below, not_before }))
     }
 
-    /// The newest snapshot that is at least as old as the retention.
+    /// Finds the newest snapshot that is at least as old as the retention.
     async fn oldest_needed(&self, retention: Retention) -> Result<Option<SnapshotInfo>> {
         let (store, end) = (&self.store, &self.end);
         let keep = u64::try_from(retention.keep.as_millis()).unwrap_or(u64::MAX);
@@ -130,7 +130,8 @@ impl Group {
         Ok(snapshot)
     }
 
-    /// The second step: deletes records, pieces and snapshots below the floor and all pins. Returns how many objects.
+    /// Runs the second step: deletes records, pieces and snapshots below the floor and all pins. Returns the number of
+    /// objects.
     ///
     /// # Errors
     ///
@@ -145,10 +146,10 @@ impl Group {
             false => self.end.claim.iter().map(|claim| claim.number).collect(),
         };
         let until = format!("{:020}", deletion.below);
-        // A snapshot at `below - 1` is the one that `below` follows.
+        // A snapshot at `below - 1` is the one directly before `below`.
         let snapshots_until = format!("{:020}", deletion.below - 1);
-        // The floor before the newest goes only now: a list that is read while one is put and another deleted must show
-        // one of them.
+        // The previous floor is deleted only now: a list that is read during a put and a delete must show one of the
+        // two floors.
         let floors_until = format!("{:020}", deletion.floor);
         let mut names = Vec::new();
         for (folder, until) in [
@@ -167,7 +168,7 @@ impl Group {
         for names in names.chunks(1000) {
             store.delete(names).await?;
         }
-        // Restores that died have left theirs.
+        // Restores that crashed have left their pins.
         let now = next_wall(store, &self.end);
         for pin in Pin::list(store).await?.iter().filter(|pin| !pin.holds(now)) {
             pin.remove(store).await?;
@@ -175,7 +176,7 @@ impl Group {
         Ok(names.len() as u64)
     }
 
-    /// The numbers of all CLAIMs below a record: each names the one before.
+    /// Returns the numbers of all CLAIMs below a record: each names the one before.
     async fn claims_below(&self, below: u64) -> Result<BTreeSet<u64>> {
         let mut claims = BTreeSet::new();
         let mut next = self.end.claim.clone();

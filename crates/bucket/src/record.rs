@@ -1,7 +1,7 @@
 //! Objects of the log, byte by byte: `docs/formats/bucket.md`.
 //!
-//! A record is a header of [`HEADER_LEN`] bytes and a payload. The checksum finds accidents, the hash of the object
-//! before ties each record to all earlier ones, and cluster id and number tell a record that is in the wrong place.
+//! A record is a header of [`HEADER_LEN`] bytes and a payload. The checksum detects accidental damage, the hash of the
+//! object before ties each record to all earlier ones, and cluster id and number detect a record under a wrong name.
 
 use bytes::Bytes;
 use ring::digest::{SHA256, digest};
@@ -9,10 +9,10 @@ use ring::digest::{SHA256, digest};
 use crate::error::{Error, Result};
 use crate::fields::{Reader, Writer};
 
-/// The version of everything in a bucket. A newer one is refused.
+/// Version of all formats in a bucket. A newer one is refused.
 pub const VERSION: u16 = 1;
 
-/// No log gets as long, and no epoch as high. What claims to be is damaged, so that sums of numbers never overflow.
+/// Upper bound of record numbers and epochs. Higher values are damage, so sums of numbers never overflow.
 pub(crate) const NUMBER_MAX: u64 = 1 << 60;
 
 /// The length of a header.
@@ -26,28 +26,28 @@ pub type Id = [u8; 16];
 /// SHA-256 of a whole object.
 pub type Hash = [u8; 32];
 
-/// The hash of an object's bytes.
+/// Returns the hash of an object's bytes.
 pub fn hash(bytes: &[u8]) -> Hash {
     digest(&SHA256, bytes).as_ref().try_into().expect("SHA-256 has 32 bytes")
 }
 
-/// What a record says.
+/// Type of a record.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[repr(u8)]
 pub enum Kind {
-    /// A process begins: payload is a [`crate::ClaimInfo`].
+    /// A process begins: the payload is a [`crate::ClaimInfo`].
     Claim = 1,
-    /// The owner has gone in good order; the next may claim at once.
+    /// The owner has stopped in an orderly way; the next process may claim at once.
     Release = 2,
     /// The owner is alive and had nothing to write.
     Renew = 3,
-    /// A snapshot counts from here on: payload is a [`crate::SnapshotInfo`].
+    /// A snapshot is valid from here on: the payload is a [`crate::SnapshotInfo`].
     Snapshot = 4,
     /// Batches of logical operations.
     Batch = 5,
-    /// Which slots this group serves. Kept free for clusters.
+    /// Slots that this group serves. Reserved for clusters.
     Slots = 6,
-    /// The first record of a branch: where its parent is.
+    /// First record of a branch: location of its parent.
     Branch = 7,
 }
 
@@ -67,11 +67,11 @@ impl Kind {
     }
 }
 
-/// How the payload is stored.
+/// Storage form of the payload.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[repr(u8)]
 pub(crate) enum Encoding {
-    /// As it is.
+    /// Uncompressed.
     Plain = 0,
     /// One frame of Zstandard.
     Zstd = 1,
@@ -82,14 +82,14 @@ pub(crate) enum Encoding {
 /// The header of a record.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Header {
-    /// What the record says.
+    /// Type of the record.
     pub kind: Kind,
     pub(crate) encoding: Encoding,
-    /// Random, of the group: a record of another group is recognised.
+    /// Random id of the group, which detects a record of another group.
     pub cluster: Id,
     /// The number in the object's name. The first is 1.
     pub number: u64,
-    /// How many CLAIMs there were up to this record.
+    /// Number of CLAIMs up to this record.
     pub epoch: u64,
     /// The process that wrote it.
     pub node: Id,
@@ -97,7 +97,7 @@ pub struct Header {
     pub nonce: Id,
     /// Milliseconds since 1970, never less than in the record before.
     pub wall: u64,
-    /// The number of the CLAIM in force: in a CLAIM, that of the one before. 0: none.
+    /// Number of the CLAIM in force; in a CLAIM, that of the CLAIM before. 0: none.
     pub claim: u64,
     /// The number of the newest SNAPSHOT record before this one. 0: none.
     pub snapshot: u64,
@@ -118,7 +118,7 @@ pub(crate) struct Record {
 }
 
 impl Header {
-    /// The bytes of an object with this header and stored payload.
+    /// Returns the bytes of an object with this header and stored payload.
     pub(crate) fn encode(&self, stored: &[u8]) -> Bytes {
         let mut out = Writer::with_capacity(HEADER_LEN + stored.len());
         out.bytes(&MAGIC);
@@ -146,25 +146,25 @@ impl Header {
     }
 }
 
-/// CRC-32C of everything but the checksum's own four bytes.
+/// Returns the CRC-32C of everything but the checksum's own four bytes.
 fn checksum(object: &[u8]) -> u32 {
     crc32c::crc32c_append(crc32c::crc32c(&object[..12]), &object[16..])
 }
 
 impl Record {
-    /// The same object with another nonce.
+    /// Returns a copy of the object with another nonce.
     #[cfg(test)]
     pub(crate) fn with_nonce(object: &[u8], nonce: Id) -> Bytes {
         let mut bytes = object.to_vec();
         if bytes[11] == Encoding::Pieces as u8 {
-            // The names of its pieces have the nonce.
+            // The names of its pieces contain the nonce.
             return bytes.into();
         }
         bytes[64..80].copy_from_slice(&nonce);
         Self::sealed(bytes)
     }
 
-    /// An object with the checksum that its bytes ask for.
+    /// Returns the object with the checksum of its bytes filled in.
     #[cfg(test)]
     pub(crate) fn sealed(mut bytes: Vec<u8>) -> Bytes {
         let sum = checksum(&bytes);
@@ -172,7 +172,7 @@ impl Record {
         bytes.into()
     }
 
-    /// Checks and reads the object `log/<number>` of the group `cluster`, or of any group if that is not known yet.
+    /// Checks and decodes the object `log/<number>` of the group `cluster`, or of any group if that is not known yet.
     pub(crate) fn decode(object: &Bytes, number: u64, cluster: Option<Id>) -> Result<Self> {
         let name = log_name(number);
         let damaged = |reason: &str| Error::damaged(&name, reason);
@@ -206,7 +206,7 @@ impl Record {
     }
 }
 
-/// The fields after the version: the header, the checksum, and the length of the stored payload.
+/// Parses the fields after the version: the header, the checksum, and the length of the stored payload.
 fn parse(mut fields: Reader<'_>) -> Option<(Header, u32, u64)> {
     let kind = Kind::from_byte(fields.u8()?)?;
     let encoding = match fields.u8()? {
@@ -236,10 +236,10 @@ fn parse(mut fields: Reader<'_>) -> Option<(Header, u32, u64)> {
     is_possible.then_some((header, sum, stored_len))
 }
 
-/// The names of records begin with this.
+/// Folder of the records, which begins their names.
 pub(crate) const LOG_FOLDER: &str = "log/";
 
-/// `log/<20 digits>`: names sort as their numbers do.
+/// Returns `log/<20 digits>`: names sort like their numbers.
 pub fn log_name(number: u64) -> String {
     format!("{LOG_FOLDER}{number:020}")
 }

@@ -1,4 +1,4 @@
-//! Reading a log from a snapshot, or from its first record, to a position. Nothing is returned that was not verified.
+//! Reads a log from a snapshot, or from its first record, up to a position. Only verified data is returned.
 
 use bytes::Bytes;
 use futures_util::stream::BoxStream;
@@ -15,23 +15,23 @@ use crate::snapshot::{Manifest, part_name};
 use crate::span::{Moment, Span, parents, pinned};
 use crate::store::Store;
 
-/// Parts of a snapshot that are on their way at once.
+/// Parts of a snapshot in flight at once.
 const PARTS_AT_ONCE: usize = 8;
 
-/// Payloads that are decompressed, or whose pieces are on their way, at once.
+/// Payloads that are decompressed, or whose pieces are in flight, at once.
 const PAYLOADS_AT_ONCE: usize = 2;
 
-/// For how long the pin of a restore holds, in milliseconds. A restore that dies leaves its pin behind.
+/// Lifetime of a restore's pin, in milliseconds. A restore that crashes leaves its pin behind.
 const PIN_MS: u64 = 24 * 3600 * 1000;
 
-/// A piece of a restore, in this order: for each snapshot its description and its parts, then batches.
+/// An item of a restore, in this order: for each snapshot its description and its parts, then batches.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Item {
-    /// What the owner gave to [`crate::SnapshotUpload::finish`].
+    /// Start of a snapshot.
     Snapshot {
         /// The last record that it contains.
         position: u64,
-        /// The owner's description.
+        /// Description that the owner passed to [`crate::SnapshotUpload::finish`].
         description: Bytes,
     },
     /// Bytes of the snapshot, one part after the other.
@@ -47,16 +47,16 @@ pub enum Item {
     },
 }
 
-/// How far a restore is.
+/// Progress of a restore.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct RestoreProgress {
-    /// Bytes of snapshots that were returned.
+    /// Bytes of snapshots returned so far.
     pub snapshot_bytes: u64,
-    /// Bytes of snapshots in all.
+    /// Bytes of snapshots in total.
     pub snapshot_bytes_total: u64,
-    /// Records of the log that were gone through.
+    /// Records of the log read so far.
     pub records: u64,
-    /// Records in all.
+    /// Records in total.
     pub records_total: u64,
 }
 
@@ -69,14 +69,14 @@ pub struct Restore {
     hash: Hash,
     wall: u64,
     progress: RestoreProgress,
-    /// An item was lost: nothing may follow.
+    /// An item was lost: no further item may be returned.
     has_failed: bool,
 }
 
-/// Objects in their order, of which several are on their way.
+/// Objects in their order, several of them in flight.
 type Ordered<T> = BoxStream<'static, Result<T>>;
 
-/// Something to go through; the last of a list is the next.
+/// A part of the work; the last of a list comes next.
 enum Stage {
     Open { store: Store, info: SnapshotInfo, cluster: Id },
     Parts(Ordered<Bytes>),
@@ -84,7 +84,7 @@ enum Stage {
 }
 
 impl Restore {
-    /// Restores the end of the log, as `group` has it.
+    /// Restores the end of the log that `group` has read.
     ///
     /// # Errors
     ///
@@ -93,21 +93,21 @@ impl Restore {
         Self::at(group, Moment::Newest).await
     }
 
-    /// Restores a moment: from the newest snapshot before it and the log after that. What is needed is pinned
+    /// Restores a moment: from the newest snapshot before it and the log after that. All needed objects are pinned
     /// against pruning; call [`Restore::finish`] at the end. Without the right to write, nothing is pinned.
     ///
     /// # Errors
     ///
-    /// [`Error::History`] if the log does not reach back as far, or not to that position; [`Error::Damaged`] and
-    /// [`Error::Missing`], which name the object.
+    /// [`Error::History`] if the log does not reach back that far, or does not have that position; [`Error::Damaged`]
+    /// and [`Error::Missing`], which name the object.
     pub async fn at(group: &Group, moment: Moment) -> Result<Self> {
         let until = pin_until(&group.store);
         let (group, span, pin) = pinned(group, moment, until, "restore").await?;
         Self::begin(&group, span, pin.ok()).await
     }
 
-    /// The batches of all records behind a position, as far as `group` has the log; `None` if some were pruned, if they
-    /// have more than `bytes_max` bytes, or if not all are of this node.
+    /// Returns the batches of all records after a position, as far as `group` has read the log. `None` if some were
+    /// pruned, if they exceed `bytes_max` bytes, or if not all are of this node.
     ///
     /// # Errors
     ///
@@ -155,18 +155,18 @@ impl Restore {
         match restore.add_all(group, span).await {
             Ok(()) => Ok(restore),
             Err(error) => {
-                // What is left ends by itself after a day.
+                // Pins that could not be removed expire after a day.
                 let _ = restore.finish().await;
                 Err(error)
             }
         }
     }
 
-    /// Pins what the log continues, and adds that and the log's own span.
+    /// Pins the logs that this log continues, and adds their spans and the log's own.
     async fn add_all(&mut self, group: &Group, span: Span) -> Result<()> {
         let parents = parents(group, &span).await?;
         for (parent, part) in parents.into_iter().rev() {
-            // Against pruning beside a branch whose own pin is removed now.
+            // A pin of our own, in case the pin of the branch is removed during the restore.
             let until = pin_until(&parent.store);
             match parent.pin(&part, until, "restore", None).await {
                 Ok(Some(pin)) => self.pins.push((parent.store.clone(), pin)),
@@ -196,27 +196,27 @@ impl Restore {
         }
     }
 
-    /// The position that is restored.
+    /// Returns the position that is restored.
     pub fn position(&self) -> u64 {
         self.position
     }
 
-    /// The wall clock of the record there, in milliseconds since 1970.
+    /// Returns the wall clock of the record there, in milliseconds since 1970.
     pub fn wall(&self) -> u64 {
         self.wall
     }
 
-    /// How far the restore is.
+    /// Returns the progress of the restore.
     pub fn progress(&self) -> RestoreProgress {
         self.progress
     }
 
-    /// The next item. `None`: the restore is complete, and the last record is the one it was to end with.
+    /// Returns the next item. `None`: the restore is complete, and has ended with the requested record.
     ///
     /// # Errors
     ///
-    /// [`Error::Damaged`], [`Error::Missing`], [`Error::Newer`] and the store's. What was returned before is right, but
-    /// not all.
+    /// [`Error::Damaged`], [`Error::Missing`], [`Error::Newer`] and the store's. The items returned before are
+    /// correct, but incomplete.
     pub async fn next(&mut self) -> Result<Option<Item>> {
         if self.has_failed {
             return Err(Error::Invalid("this restore has failed".into()));
@@ -226,7 +226,7 @@ impl Restore {
         item
     }
 
-    /// Takes the next item from the stage in hand. That stays where it is until it is known what follows: if this is
+    /// Takes the next item from the current stage. The stage is kept until the next one is known: if the future is
     /// dropped midway, nothing is lost.
     async fn advance(&mut self) -> Result<Option<Item>> {
         while let Some(stage) = self.stages.last_mut() {
@@ -264,7 +264,7 @@ impl Restore {
         Ok(None)
     }
 
-    /// What a follower goes on from, when everything was returned.
+    /// Returns the state from which a follower continues, once everything was returned.
     pub(crate) fn into_end(self) -> Result<RestoreEnd> {
         if self.has_failed || !self.stages.is_empty() {
             return Err(Error::Invalid(
@@ -279,13 +279,13 @@ impl Restore {
     ///
     /// # Errors
     ///
-    /// The store's, or that it takes too long. The pins then end by themselves after a day.
+    /// The store's, or that it takes too long. The pins then expire after a day.
     pub async fn finish(mut self) -> Result<()> {
         remove_pins(&mut self.pins).await
     }
 }
 
-/// Where a restore has ended.
+/// End of a completed restore.
 pub(crate) struct RestoreEnd {
     pub store: Store,
     pub position: u64,
@@ -293,7 +293,7 @@ pub(crate) struct RestoreEnd {
     pub pins: Vec<(Store, Pin)>,
 }
 
-/// Until when the pin of a restore holds that begins now.
+/// Returns the expiry of a pin for a restore that begins now.
 pub(crate) fn pin_until(store: &Store) -> u64 {
     store.env.wall().saturating_add(PIN_MS)
 }
@@ -305,8 +305,8 @@ pub(crate) fn check_last(chain: &Chain, to: u64, to_hash: Hash) -> Result<()> {
     Err(Error::damaged(log_name(to), "it changed while the log was read"))
 }
 
-/// Records in order, each decoded and with its payload. Many records are on their way, but the pieces of few, since a
-/// payload may be much larger than its record.
+/// Streams records in order, each decoded and with its payload. Many records are in flight, but the pieces of few,
+/// since a payload may be much larger than its record.
 pub(crate) fn records(
     store: Store,
     cluster: Id,
@@ -333,7 +333,7 @@ pub(crate) fn records(
     payloads.buffered(PAYLOADS_AT_ONCE).boxed()
 }
 
-/// Why a record that should be there is not.
+/// Returns the error for a record that is missing.
 async fn missing(store: &Store, number: u64) -> Error {
     let because = match read_floor(store).await {
         Ok(floor) if floor > number => format!(", pruned meanwhile: the log begins at {floor}"),
@@ -342,7 +342,7 @@ async fn missing(store: &Store, number: u64) -> Error {
     Error::Missing { object: log_name(number), because }
 }
 
-/// The parts of a snapshot in order, each checked.
+/// Streams the parts of a snapshot in order, each checked.
 pub(crate) fn parts(
     store: Store,
     info: &SnapshotInfo,

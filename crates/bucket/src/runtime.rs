@@ -1,4 +1,4 @@
-//! The runtime that requests to a store run on, and its end.
+//! The runtime for requests to a store, and its shutdown.
 
 use std::ops::Deref;
 use std::pin::{Pin, pin};
@@ -6,17 +6,17 @@ use std::time::Duration;
 
 use tokio::runtime;
 
-/// The end waits so long for requests that are under way.
+/// The shutdown waits this long for requests in flight.
 const LAST_MAX: Duration = Duration::from_secs(1);
 
-/// A runtime of tokio whose end does not hold up that of a process. Requests to a file system run on threads, and one
-/// that does not answer keeps its thread; tokio waits for these without end when a runtime is dropped.
+/// A tokio runtime whose shutdown does not delay that of the process. Requests to a file system run on threads, and
+/// one that does not answer blocks its thread; tokio waits for these without limit when a runtime is dropped.
 #[derive(Debug)]
 pub struct Runtime(Option<runtime::Runtime>);
 
 impl Runtime {
-    /// Runs a future on this thread until it has ended. What tokio does around it is compiled once, and not for each
-    /// future again.
+    /// Runs a future on this thread until it has ended. The tokio code around it is compiled once, not for each
+    /// future.
     pub fn block_on<T>(&self, future: impl Future<Output = T>) -> T {
         let mut output = None;
         self.run(pin!(async { output = Some(future.await) }));

@@ -1,7 +1,8 @@
-//! Snapshots: uploaded beside the log, and valid only once a SNAPSHOT record in the log says so.
+//! Snapshots: uploaded next to the log, and valid only once a SNAPSHOT record in the log says so.
 //!
 //! The record names a position that was committed when the upload began, the hash of the record there, and the hash of
-//! the manifest, which has the hashes of the parts. An upload whose owner was deposed has no record, and never counts.
+//! the manifest, which has the hashes of the parts. An upload whose owner was deposed gets no record, and never
+//! becomes valid.
 
 use std::collections::VecDeque;
 
@@ -21,10 +22,10 @@ use crate::store::Store;
 
 const MAGIC: [u8; 8] = *b"TIERCEBM";
 
-/// Parts that are on their way at once.
+/// Parts in flight at once.
 const PARTS_AT_ONCE: usize = 4;
 
-/// A snapshot on its way into the store, beside the appends.
+/// A snapshot that is being uploaded, concurrently with appends.
 pub struct SnapshotUpload {
     store: Store,
     cluster: Id,
@@ -35,15 +36,15 @@ pub struct SnapshotUpload {
     parts: Vec<Piece>,
     next_part: usize,
     uploads: FuturesOrdered<BoxFuture<'static, Result<Piece>>>,
-    /// A call failed or was dropped, so that something may be missing.
+    /// True if a call failed or was dropped, so that something may be missing.
     has_gap: bool,
 }
 
-/// A snapshot whose objects are all there, and which does not count yet: see [`Owner::snapshot`].
+/// A complete snapshot that is not valid yet: see [`Owner::snapshot`].
 pub struct UploadedSnapshot(SnapshotInfo);
 
 impl UploadedSnapshot {
-    /// Bytes of its parts as they are stored.
+    /// Returns the stored bytes of its parts.
     pub fn stored(&self) -> u64 {
         self.0.stored
     }
@@ -59,20 +60,20 @@ impl Owner {
         self.group().begin_snapshot(position).await
     }
 
-    /// Makes an uploaded snapshot count, by a SNAPSHOT record.
+    /// Makes an uploaded snapshot valid, by a SNAPSHOT record.
     ///
     /// # Errors
     ///
-    /// [`Error::Invalid`] if one of a later position counts already, or the log was pruned up to one; else as for
+    /// [`Error::Invalid`] if a later snapshot is valid already, or the log was pruned up to one; else as for
     /// [`Owner::append`].
     pub async fn snapshot(&mut self, uploaded: UploadedSnapshot) -> Result<Outcome> {
         let mut info = uploaded.0;
         let payload = info.encode();
-        // An append that is finished first takes the number that this one would have had.
+        // A pending append, finished first, takes the number that this record would have had.
         if let Some(deposed) = self.settled().await? {
             return Ok(deposed);
         }
-        // Pruning by anybody goes up to a snapshot that counts, and may have deleted this one.
+        // Any process that prunes goes up to a valid snapshot, and may have deleted this one.
         let end = self.group().end();
         let newest = end.snapshot.as_ref().map_or(0, |newest| newest.position);
         if info.position < newest || info.position + 1 < end.floor {
@@ -88,7 +89,7 @@ impl Owner {
 }
 
 impl Group {
-    /// As [`Owner::begin_snapshot`], beside the appends of the owner of this log.
+    /// As [`Owner::begin_snapshot`], concurrently with the appends of the owner of this log.
     ///
     /// # Errors
     ///
@@ -122,12 +123,12 @@ impl Group {
 }
 
 impl SnapshotUpload {
-    /// The next bytes of the snapshot. Waits while more than a few parts are on their way.
+    /// Adds the next bytes of the snapshot. Waits while too many parts are in flight.
     ///
     /// # Errors
     ///
-    /// The store's: then the upload is of no use, and pruning removes what is there. The same holds if this is dropped
-    /// midway. All calls after that are refused.
+    /// The store's: then the upload is useless, and pruning removes its objects. The same holds if the future is
+    /// dropped midway. All later calls are refused.
     pub async fn write(&mut self, bytes: &[u8]) -> Result<()> {
         self.refuse_gap()?;
         self.has_gap = true;
@@ -186,7 +187,7 @@ impl SnapshotUpload {
         Ok(true)
     }
 
-    /// Uploads what is left, and the manifest. `description` is the caller's, and comes first in a restore.
+    /// Uploads the remaining bytes, and the manifest. `description` is the caller's, and comes first in a restore.
     ///
     /// # Errors
     ///
@@ -222,7 +223,7 @@ impl SnapshotUpload {
     }
 }
 
-/// What a snapshot consists of.
+/// Content of a snapshot.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Manifest {
     pub cluster: Id,
@@ -264,7 +265,7 @@ impl Manifest {
         Ok(manifest)
     }
 
-    /// How many parts there are, and their bytes: stored, and before compression.
+    /// Returns the number of parts, and their bytes: stored, and before compression.
     fn sizes(&self) -> (u64, u64, u64) {
         let sum = |of: fn(&Piece) -> u64| self.parts.iter().map(of).fold(0, u64::saturating_add);
         (self.parts.len() as u64, sum(|part| part.stored), sum(|part| part.len))
@@ -284,7 +285,7 @@ impl Manifest {
     }
 }
 
-/// The newest folder of a snapshot up to a position, whether or not a record says that it is whole.
+/// Returns the newest folder of a snapshot up to a position, even if no record says that it is complete.
 #[cfg(test)]
 pub(crate) async fn newest_folder(store: &Store, to: u64) -> Result<Option<SnapshotInfo>> {
     let listed = store.list("snapshot", Some(&format!("{:020}", to + 1))).await?;
@@ -313,7 +314,7 @@ pub(crate) async fn newest_folder(store: &Store, to: u64) -> Result<Option<Snaps
     }))
 }
 
-/// `snapshot/<20 digits>-<nonce>`: the position that it holds.
+/// Returns `snapshot/<20 digits>-<nonce>`, with the position of the snapshot.
 pub(crate) fn folder_name(position: u64, nonce: Id) -> String {
     format!("snapshot/{position:020}-{}", hex(&nonce))
 }

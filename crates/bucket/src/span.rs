@@ -1,8 +1,8 @@
-//! What has to be read to get a moment back: of one log, and of those that it branched off.
+//! The parts of a log, and of the logs it branched off, that must be read to restore a moment.
 //!
-//! **Invariant**: what a pin holds stays readable for as long as the pin is there, also below the floor. A pin counts
-//! if, after it was put, the floor was not above it, or if another pin that counted before was still there: then
-//! pruning that has listed the pins too early to see this one has seen that one.
+//! **Invariant**: pinned objects stay readable while the pin exists, also below the floor. A pin is valid if, after it
+//! was put, the floor was not above it. It is also valid if another pin that was valid before was still there: if
+//! pruning listed the pins too early to see the new pin, it saw the older one.
 
 use crate::body::{BranchInfo, SnapshotInfo};
 use crate::chain::Chain;
@@ -15,21 +15,21 @@ use crate::record::{Hash, Id, Kind, log_name};
 use crate::rules::Rule;
 use crate::store::Store;
 
-/// The purpose of the pin of a branch begins so, and goes on with where that is.
+/// Start of the purpose of a branch's pin; the location of the branch follows.
 pub(crate) const BRANCH: &str = "branch ";
 
-/// What to restore.
+/// Moment to restore.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Moment {
     /// The end of the log.
     Newest,
     /// The state after this record.
     Position(u64),
-    /// The state after the last record that was written at this time, in milliseconds since 1970, or before.
+    /// The state after the last record written at or before this time, in milliseconds since 1970.
     Time(u64),
 }
 
-/// What is read of one log.
+/// Part of one log that is read.
 #[derive(Debug, Clone)]
 pub(crate) struct Span {
     pub snapshot: Option<SnapshotInfo>,
@@ -42,12 +42,12 @@ pub(crate) struct Span {
 }
 
 impl Span {
-    /// How many records are read.
+    /// Returns the number of records that are read.
     pub fn records(&self) -> u64 {
         (self.to + 1).saturating_sub(self.from)
     }
 
-    /// The chain before the first of them.
+    /// Returns the chain before the first of them.
     pub fn chain(&self) -> Chain {
         let hash = match self.from {
             1 => Some([0; 32]),
@@ -64,7 +64,7 @@ pub(crate) struct Parent {
 }
 
 impl Parent {
-    /// Pins a part of it, which may lie below the floor if the branch holds it. `None`: it was pruned.
+    /// Pins a part of it, which may lie below the floor if the branch has a pin there. `None`: it was pruned.
     pub async fn pin(
         &self,
         span: &Span,
@@ -77,7 +77,7 @@ impl Parent {
         Pin::put(&self.store, span.from, until, purpose, nonce, held_by).await
     }
 
-    /// What is said if it was pruned.
+    /// Returns the error for a part that was pruned.
     pub fn lost(&self, span: &Span) -> Error {
         let url = self.store.url();
         Error::History(format!(
@@ -87,10 +87,10 @@ impl Parent {
     }
 }
 
-/// The logs that a part of a log continues, the nearest first, and what is needed of each.
+/// Returns the logs that a part of a log continues, the nearest first, and the span needed of each.
 pub(crate) async fn parents(group: &Group, span: &Span) -> Result<Vec<(Parent, Span)>> {
     let mut parents = Vec::new();
-    // Their pins in all logs that they continue have these in their names.
+    // Their pins in all logs that they continue have these ids in their names.
     let mut heirs = Vec::new();
     let mut next = (group.clone(), span.clone());
     while next.1.snapshot.is_none()
@@ -99,7 +99,7 @@ pub(crate) async fn parents(group: &Group, span: &Span) -> Result<Vec<(Parent, S
         heirs.push(next.1.cluster);
         let mut group = Group::open(&next.0.store.sibling(&branch.parent)?).await?;
         let held = held_by(&group.store, &branch, &heirs).await?;
-        // Below the floor, all that is pinned is there.
+        // Below the floor, all pinned objects are there.
         if let Some(pin) = &held {
             group.end.floor = group.end.floor.min(pin.number);
         }
@@ -115,7 +115,7 @@ pub(crate) async fn parents(group: &Group, span: &Span) -> Result<Vec<(Parent, S
     Ok(parents)
 }
 
-/// The lowest pin in a parent that a branch, or one of its own branches, has.
+/// Returns the lowest pin in a parent that belongs to a branch, or to one of its own branches.
 async fn held_by(parent: &Store, branch: &BranchInfo, heirs: &[Id]) -> Result<Option<Pin>> {
     let pins = Pin::list(parent).await?;
     let is_theirs = |pin: &Pin| {
@@ -125,8 +125,8 @@ async fn held_by(parent: &Store, branch: &BranchInfo, heirs: &[Id]) -> Result<Op
     Ok(pins.into_iter().find(is_theirs))
 }
 
-/// Pins a moment for a branch with the id `child`, here and in all logs that this one continues: what the branch's
-/// first record says, and the pins with their stores.
+/// Pins a moment for a branch with the id `child`, here and in all logs that this one continues. Returns the payload
+/// of the branch's first record, and the pins with their stores.
 pub(crate) async fn pin_branch(
     group: &Group,
     moment: Moment,
@@ -177,7 +177,7 @@ pub(crate) async fn unpin(pins: &[(Store, Pin)]) -> Result<()> {
     Ok(())
 }
 
-/// Finds what a moment needs of a log, and pins it. The inner error says that the store did not let the pin be put.
+/// Finds the span that a moment needs of a log, and pins it. The inner error says that the store refused the pin.
 pub(crate) async fn pinned(
     group: &Group,
     moment: Moment,
@@ -201,7 +201,7 @@ pub(crate) async fn pinned(
         let nonce = group.store.env.random();
         match Pin::put(&group.store, span.from, until, purpose, nonce, None).await {
             Ok(Some(pin)) => return Ok((group, span, Ok(pin))),
-            // Pruned since the group was opened: the newest snapshot is a later one by now.
+            // The log was pruned since the group was opened: the newest snapshot is a later one by now.
             Ok(None) => group = Group::open(&group.store).await?,
             Err(error) if error.is_refusal() => return Ok((group, span, Err(error))),
             Err(error) => return Err(error),
@@ -209,7 +209,7 @@ pub(crate) async fn pinned(
     }
 }
 
-/// The number of the record that a moment means.
+/// Returns the number of the record for a moment.
 async fn find_moment(group: &Group, moment: Moment) -> Result<u64> {
     let end = group.end();
     let time = match moment {
@@ -220,7 +220,7 @@ async fn find_moment(group: &Group, moment: Moment) -> Result<u64> {
         Moment::Position(number) => return Ok(number),
         Moment::Time(time) => time,
     };
-    // Times in the log never go back, so that this search is possible.
+    // Times in the log never go back, which makes binary search possible.
     let (mut low, mut high) = (end.floor, end.number + 1);
     while low < high {
         let middle = low + (high - low) / 2;
@@ -236,7 +236,7 @@ async fn find_moment(group: &Group, moment: Moment) -> Result<u64> {
     Ok(low - 1)
 }
 
-/// From where a position is restored.
+/// Returns the span from which a position is restored.
 async fn plan(group: &Group, to: u64) -> Result<Span> {
     let end = group.end();
     if to == 0 && end.floor <= 1 {

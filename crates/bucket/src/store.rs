@@ -1,8 +1,8 @@
-//! One prefix of an object store: single requests, with a limit of time, counted, and repeated where that is harmless.
+//! One prefix of an object store: single requests, with a time limit, counted, and retried where that is harmless.
 //!
 //! Invariants:
 //! - [`Store::create`] sends one request and reports anything but success as unknown.
-//! - An answer "not found" is passed on; every other failure is repeated with growing pauses, and becomes an error
+//! - An answer "not found" is passed on. Every other failure is retried with growing pauses, and becomes an error
 //!   after [`Tuning::patience`]. A failure never counts as "not found".
 
 use std::sync::Arc;
@@ -22,28 +22,28 @@ use crate::location::Location;
 use crate::record::LOG_FOLDER;
 use crate::rules::Rule;
 
-/// How long requests may take and are repeated, and how long objects get.
+/// Time limits and retries of requests, and sizes of objects.
 #[derive(Debug, Clone, Copy)]
 pub struct Tuning {
-    /// One attempt. It may still take effect later.
+    /// Time limit of one attempt. The request may still take effect later.
     pub attempt: Duration,
     /// The first pause after a failure; each is twice as long as the one before.
     pub pause_min: Duration,
     /// The longest pause.
     pub pause_max: Duration,
-    /// For how long reads and idempotent writes are repeated before they fail. Appends are repeated forever.
+    /// Period for which reads and idempotent writes are retried before they fail. Appends are retried forever.
     pub patience: Duration,
-    /// Payloads longer than this, in bytes before compression, go to `blob/` first, in pieces that are as long. At
-    /// most 16 MiB.
+    /// Payloads longer than this, in bytes before compression, are first uploaded to `blob/` in pieces of this length.
+    /// At most 16 MiB.
     pub piece_len: usize,
     /// Bytes of a part of a snapshot before compression. At most 16 MiB.
     pub part_len: usize,
-    /// Records that a restore asks for ahead of the one it returns; at most 8 of the parts of a snapshot.
+    /// Number of records that a restore requests ahead of the one it returns; at most 8 for the parts of a snapshot.
     pub read_ahead: usize,
-    /// How often a follower looks for the next record when there was none.
+    /// Interval at which a follower looks for the next record when there was none.
     pub poll: Duration,
-    /// How often a follower that finds no next record looks whether pruning has passed it by: that takes a list, which
-    /// costs as much as a dozen reads.
+    /// Interval at which a follower that finds no next record checks for pruning past it: that takes a list request,
+    /// which costs as much as a dozen reads.
     pub floor_poll: Duration,
 }
 
@@ -73,32 +73,32 @@ pub struct Store {
     counters: Arc<Counters>,
     pub(crate) tuning: Tuning,
     siblings: Siblings,
-    /// Of `file://`.
+    /// Set for `file://` only.
     directory: Option<Arc<Directory>>,
     #[cfg(test)]
     pub(crate) left_out: Option<Rule>,
 }
 
-/// An object that is longer than this, in bytes, is none of Tierce's, and is not read: a record has 16 MiB of payload,
-/// or a list with 49 bytes for each piece, and a manifest as much for each part.
+/// A longer object, in bytes, is not one of Tierce's, and is not read: a record has 16 MiB of payload or a list with
+/// 49 bytes for each piece, and a manifest has as much for each part.
 const OBJECT_LIMIT: u64 = 128 << 20;
 
-/// What is compressed as a whole is no longer than this, in bytes; a longer declared length is not believed.
+/// Upper bound, in bytes, of data that is compressed as a whole; a longer declared length is rejected.
 pub(crate) const WHOLE_LIMIT: usize = 16 << 20;
 
-/// Why an object is missing in a directory.
+/// Possible cause of a missing object in a directory.
 pub(crate) const REMOVED: &str =
     ": something has removed it, or the directory is not the one it was";
 
-/// Opens the store at another location: the parent of a branch.
+/// Function that opens the store at another location: the parent of a branch.
 pub type Siblings = Arc<dyn Fn(&str) -> Result<Store> + Send + Sync>;
 
-/// What a conditional put came to.
+/// Outcome of a conditional put.
 #[derive(Debug)]
 pub(crate) enum Put {
-    /// The object is there, and from this attempt.
+    /// The object exists, and is from this attempt.
     Created,
-    /// It may be there, from this attempt or another, or come later.
+    /// The object may exist, from this attempt or another, or appear later.
     Unknown(Error),
 }
 
@@ -109,13 +109,13 @@ pub(crate) struct Listed {
     pub size: u64,
 }
 
-/// Whether an object lies in a folder of a log itself, and not in a log that was begun in this folder.
+/// Returns true if an object lies directly in a folder of a log, and not in a log that was begun inside this folder.
 fn is_own(name: &str) -> bool {
     name.split('/').count() == 2
 }
 
 impl Store {
-    /// The store at a location, with the real clocks.
+    /// Opens the store at a location, with the real clocks.
     pub fn new(location: &Location) -> Self {
         let (store, prefix) = (Arc::clone(&location.store), location.prefix.clone());
         let directory = location.directory.clone();
@@ -123,7 +123,7 @@ impl Store {
         Self { directory, ..Self::with(store, prefix, location.url(), env, tuning) }
     }
 
-    /// A store with its surroundings: for simulations.
+    /// Creates a store with the given clocks and client: for simulations.
     pub fn with(
         inner: Arc<dyn ObjectStore>,
         prefix: Path,
@@ -152,40 +152,41 @@ impl Store {
         }
     }
 
-    /// Opens other locations in this way: for simulations.
+    /// Opens other locations with this function: for simulations.
     #[must_use]
     pub fn with_siblings(mut self, siblings: Siblings) -> Self {
         self.siblings = siblings;
         self
     }
 
-    /// The store at another location.
+    /// Opens the store at another location.
     pub(crate) fn sibling(&self, url: &str) -> Result<Self> {
         (self.siblings)(url)
     }
 
-    /// The prefix of all names.
+    /// Returns the prefix of all names.
     pub(crate) fn prefix(&self) -> &Path {
         &self.prefix
     }
 
-    /// Another prefix of the same store. Its objects are asked for alone: the location stays as it was given.
+    /// Returns another prefix of the same store, for reading objects only: the location stays as it was given.
     pub(crate) fn at_prefix(&self, prefix: Path) -> Self {
         Self { prefix, ..self.clone() }
     }
 
-    /// The store for a caller that asks again by itself, and tells of each failure: no request is repeated for long.
+    /// Returns the store for a caller that retries by itself, and reports each failure: requests are not retried for
+    /// long.
     pub(crate) fn impatient(&self) -> Self {
         let tuning = Tuning { patience: Duration::ZERO, ..self.tuning };
         Self { tuning, ..self.clone() }
     }
 
-    /// Random bytes that make a record different from all others.
+    /// Returns random bytes that make a record different from all others.
     pub(crate) fn nonce(&self) -> [u8; 16] {
         if self.keeps(Rule::Nonce) { self.env.random() } else { [0; 16] }
     }
 
-    /// Whether a rule is kept.
+    /// Returns true if a rule is kept.
     #[cfg(test)]
     pub(crate) fn keeps(&self, rule: Rule) -> bool {
         self.left_out != Some(rule)
@@ -197,19 +198,19 @@ impl Store {
         true
     }
 
-    /// Requests and bytes so far.
+    /// Returns the counters of requests and bytes so far.
     pub fn counters(&self) -> &Arc<Counters> {
         &self.counters
     }
 
-    /// The store with another pause between two looks of a follower.
+    /// Returns the store with another polling interval for followers.
     #[must_use]
     pub fn with_poll(mut self, poll: Duration) -> Self {
         self.tuning.poll = poll;
         self
     }
 
-    /// The location as it was given.
+    /// Returns the location as it was given.
     pub fn url(&self) -> &str {
         &self.url
     }
@@ -218,7 +219,7 @@ impl Store {
         name.split('/').fold(self.prefix.clone(), |path, part| path.join(part))
     }
 
-    /// One attempt to put an object that must not be there yet.
+    /// Tries once to put an object that must not exist yet.
     pub(crate) async fn create(&self, name: &str, bytes: Bytes) -> Put {
         match self.put(name, bytes, PutMode::Create).await {
             Ok(()) => Put::Created,
@@ -226,12 +227,12 @@ impl Store {
         }
     }
 
-    /// Puts an object whose name fixes its content, so that doing it twice is harmless.
+    /// Puts an object whose name determines its content, so that repeating the put is harmless.
     pub(crate) async fn ensure(&self, name: &str, bytes: Bytes) -> Result<()> {
         self.patiently(|| self.put(name, bytes.clone(), PutMode::Overwrite)).await
     }
 
-    /// The same, and `failed` hears of each attempt that did not succeed.
+    /// As [`Store::ensure`], and calls `failed` for each attempt that did not succeed.
     pub(crate) async fn ensure_told(
         &self,
         name: &str,
@@ -253,12 +254,12 @@ impl Store {
         self.limited("put", name, put).await.map(drop)
     }
 
-    /// The object's bytes, or `None` if it is not there.
+    /// Returns the object's bytes, or `None` if it does not exist.
     pub(crate) async fn get(&self, name: &str) -> Result<Option<Bytes>> {
         self.patiently(|| self.get_once(name)).await
     }
 
-    /// One attempt to read an object.
+    /// Tries once to read an object.
     pub(crate) async fn get_once(&self, name: &str) -> Result<Option<Bytes>> {
         Counters::add(&self.counters.gets, 1);
         let path = self.path(name);
@@ -285,12 +286,12 @@ impl Store {
         Ok(bytes)
     }
 
-    /// Whether the object is there.
+    /// Returns true if the object exists.
     pub(crate) async fn exists(&self, name: &str) -> Result<bool> {
         self.patiently(|| self.exists_once(name)).await
     }
 
-    /// One attempt to find out whether the object is there.
+    /// Tries once to find out whether the object exists.
     pub(crate) async fn exists_once(&self, name: &str) -> Result<bool> {
         Counters::add(&self.counters.heads, 1);
         let path = self.path(name);
@@ -298,12 +299,12 @@ impl Store {
         Ok(found(self.limited("get", name, head).await)?.is_some())
     }
 
-    /// The objects in a folder with names before `folder/until`, in order of their names.
+    /// Lists the objects in a folder with names before `folder/until`, sorted by name.
     pub(crate) async fn list(&self, folder: &str, until: Option<&str>) -> Result<Vec<Listed>> {
         self.patiently(|| self.list_once(folder, until)).await
     }
 
-    /// All objects in a folder itself, and none of a log that was begun in this folder.
+    /// Lists all objects directly in a folder, without those of a log that was begun inside this folder.
     pub(crate) async fn list_own(&self, folder: &str) -> Result<Vec<Listed>> {
         let mut listed = self.list(folder, None).await?;
         listed.retain(|item| is_own(&item.name));
@@ -328,7 +329,7 @@ impl Store {
                 Counters::add(&self.counters.lists, 1);
             }
         }
-        // Some come in any order.
+        // Some stores list in any order.
         listed.sort_unstable_by(|a, b| a.name.cmp(&b.name));
         if let Some(until) = until {
             listed.truncate(listed.partition_point(|item| item.name < until));
@@ -336,7 +337,7 @@ impl Store {
         Ok(listed)
     }
 
-    /// The first name in a folder itself after `name`, which need not be there.
+    /// Returns the first name directly in a folder after `name`, which need not exist.
     pub(crate) async fn first_after(&self, folder: &str, name: &str) -> Result<Option<String>> {
         self.patiently(|| async {
             Counters::add(&self.counters.lists, 1);
@@ -360,13 +361,13 @@ impl Store {
         .await
     }
 
-    /// True for a log in a directory, where nobody but an operator removes objects.
+    /// Returns true for a log in a directory, where nobody but an operator removes objects.
     pub(crate) fn is_directory(&self) -> bool {
         self.directory.is_some()
     }
 
-    /// In a directory, the object of the log that the next one follows has to be there: what follows a hole is lost.
-    /// One attempt to find out.
+    /// Checks once, in a directory, that the object before the next one in the log exists: records after a hole are
+    /// lost.
     pub(crate) async fn check_before(&self, name: &str) -> Result<()> {
         let Some(directory) = &self.directory else { return Ok(()) };
         directory.note_anchor(name);
@@ -376,7 +377,7 @@ impl Store {
         }
     }
 
-    /// Whether lists come in order of their names: those of stores do, those of directories and of S3 Express do not.
+    /// Returns true if lists are sorted by name: those of stores are, those of directories and of S3 Express are not.
     fn is_sorted(&self) -> bool {
         !self.url.get(..5).is_some_and(|scheme| scheme.eq_ignore_ascii_case("file:"))
             && !is_express(&self.url)
@@ -388,7 +389,7 @@ impl Store {
         parts.fold(first, |name, part| name + "/" + part.as_ref())
     }
 
-    /// Deletes objects. That one is not there any more is as well.
+    /// Deletes objects. An object that is already gone is not an error.
     pub(crate) async fn delete(&self, names: &[String]) -> Result<()> {
         Counters::add(&self.counters.deletes, names.len());
         self.patiently(|| async {
@@ -405,7 +406,7 @@ impl Store {
         .await
     }
 
-    /// Gives a request the time that one attempt may take.
+    /// Limits a request to the time of one attempt.
     async fn limited<T>(
         &self,
         operation: &'static str,
@@ -416,7 +417,7 @@ impl Store {
             let Some(directory) = &self.directory else { return request.await };
             directory.check().await?;
             let answer = request.await?;
-            // An object that was put into another directory meanwhile is not in the log.
+            // An object that was put into a replaced directory meanwhile is not in the log.
             directory.check().await?;
             Ok(answer)
         };
@@ -436,7 +437,7 @@ impl Store {
         answer
     }
 
-    /// Repeats a request that may be repeated until it succeeds or patience ends.
+    /// Retries a repeatable request until it succeeds or patience ends.
     async fn patiently<T, F: Future<Output = Result<T>>>(
         &self,
         mut request: impl FnMut() -> F,
@@ -456,8 +457,7 @@ impl Store {
     }
 }
 
-/// Whether this is a directory bucket, as those of S3 Express are called: by the end that S3 asks of their names, and
-/// of no others'.
+/// Returns true for a directory bucket of S3 Express: S3 requires this ending of their names, and of no others.
 fn is_express(url: &str) -> bool {
     let name = url.split_once("://").map_or("", |(_, rest)| rest);
     name.split('/').next().is_some_and(|name| name.ends_with("--x-s3"))
@@ -467,12 +467,12 @@ fn is_absence<T>(answer: &Result<T>) -> bool {
     matches!(answer, Err(Error::Store { source, .. }) if matches!(**source, object_store::Error::NotFound { .. }))
 }
 
-/// Makes `None` of the answer that an object is not there.
+/// Turns the answer that an object does not exist into `None`.
 fn found<T>(answer: Result<T>) -> Result<Option<T>> {
     if is_absence(&answer) { Ok(None) } else { answer.map(Some) }
 }
 
-/// Pauses that double, each cut by a random part so that many clients do not come back together.
+/// Pauses that double, each shortened by a random part so that many clients do not return together.
 pub(crate) struct Backoff<'a> {
     store: &'a Store,
     next: Duration,
@@ -498,7 +498,7 @@ mod tests {
 
     use super::*;
 
-    /// As when a file system is unmounted between the look before a request and the request itself.
+    /// As when a file system is unmounted between the check before a request and the request itself.
     #[test]
     fn what_was_put_into_another_directory_meanwhile_is_not_there() {
         let dir = TempDir::new();
@@ -517,7 +517,7 @@ mod tests {
             };
             let error = store.limited("put", "log/2", put).await.map(drop).unwrap_err();
             assert!(error.to_string().contains("is another directory than before"), "{error}");
-            // It was put, and not into the log.
+            // It was put, but not into the log.
             assert!(root.join("log/2").exists() && !aside.join("log/2").exists());
         });
     }

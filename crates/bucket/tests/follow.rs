@@ -31,14 +31,14 @@ fn run(future: impl Future<Output = Result<()>>) {
     runtime.expect("a runtime").block_on(future).expect("no error");
 }
 
-/// A follower at the end of a log.
+/// Returns a follower at the end of a log.
 async fn follow(store: &Store) -> Result<Follower> {
     let mut restore = Restore::newest(&Group::open(store).await?).await?;
     while restore.next().await?.is_some() {}
     Follower::after(restore).await
 }
 
-/// The batches up to the next quiet moment.
+/// Returns the batches up to the next quiet moment.
 async fn all(follower: &mut Follower) -> Result<Vec<Vec<u8>>> {
     let mut all = Vec::new();
     loop {
@@ -158,7 +158,7 @@ fn a_start_waits_for_the_lease_of_a_dead_owner() {
     });
 }
 
-/// A process was killed when it had put its CLAIM, and only the next one of this node follows to here.
+/// A process was killed after it had put its CLAIM, and only the next process of this node follows up to here.
 #[test]
 fn a_follower_takes_over_at_once_from_a_dead_process_of_its_own_node() {
     let dir = TempDir::new();
@@ -179,7 +179,7 @@ fn a_follower_takes_over_at_once_from_a_dead_process_of_its_own_node() {
     });
 }
 
-/// Also when it is about to look at the floor, as it is at first.
+/// Also when it is about to read the floor, as it is at first.
 #[test]
 fn a_follower_says_at_once_that_the_store_does_not_answer() {
     let dir = TempDir::new();
@@ -206,7 +206,7 @@ fn a_follower_that_pruning_passed_by_is_told_to_restore() {
         let mut owner = Owner::claim(&store, claim(1, true)).await?;
         let mut follower = follow(&store).await?;
         let (number, hash) = (follower.end().number, follower.end().hash);
-        // Lets its pin go.
+        // Removes its pin.
         follower.next(Duration::ZERO).await?;
         owner.append(&[b"a"]).await?;
         let uploaded = owner.begin_snapshot(2).await?.finish(b"").await?;
@@ -217,7 +217,7 @@ fn a_follower_that_pruning_passed_by_is_told_to_restore() {
             tokio::time::sleep(Duration::from_millis(5)).await;
         }
         assert!(owner.delete(&deletion).await? > 0);
-        // It looks at the floor from time to time, and surely before a CLAIM.
+        // It reads the floor at intervals, and always before a CLAIM.
         let mut forced = claim(2, true);
         forced.right = Right::Force;
         let passed = follower.take_over(forced).await;

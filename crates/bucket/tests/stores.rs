@@ -1,5 +1,5 @@
-//! A log from its first record to a restore, in a directory and, by `scripts/bucket`, in a real server of S3; and every
-//! kind of damage to its objects.
+//! A log from its first record to a restore, in a directory and, run by `scripts/bucket`, in a real S3 server; and
+//! every kind of damage to its objects.
 
 use std::fs;
 use std::io::{BufRead, BufReader, Read, Write};
@@ -18,7 +18,7 @@ use tierce_bucket::{
 };
 use tierce_harness::TempDir;
 
-/// More than one piece, and no two bytes alike for long.
+/// Returns more than one piece of data without long repetitions.
 fn large() -> Vec<u8> {
     (0..9_000_000_u32).map(|n| (n.wrapping_mul(2_654_435_761) >> 13) as u8).collect()
 }
@@ -45,7 +45,7 @@ fn run<T>(future: impl Future<Output = T>) -> T {
 
 type Contents = (u64, Vec<u8>, Vec<Vec<u8>>);
 
-/// The position of the snapshot, its bytes, and all batches after it.
+/// Returns the position of the snapshot, its bytes, and all batches after it.
 async fn contents(restore: &mut Restore) -> tierce_bucket::Result<Contents> {
     let (mut at, mut snapshot, mut all) = (0, Vec::new(), Vec::new());
     while let Some(item) = restore.next().await? {
@@ -66,7 +66,7 @@ async fn restored(store: &Store, moment: Moment) -> Contents {
     contents
 }
 
-/// Everything that one owner does, and what a second finds.
+/// Runs every operation of an owner, and the checks of a second owner.
 async fn whole_life(url: &str) -> tierce_bucket::Result<()> {
     let store = open(url);
     probe(&store).await?;
@@ -180,7 +180,7 @@ fn files(root: &Path, folder: &str) -> Vec<PathBuf> {
     found
 }
 
-/// Opens, restores and verifies: the first error, or what was restored.
+/// Opens, restores and verifies. Returns the first error, or the restored content.
 fn read_all(root: &Path) -> Result<Contents, Error> {
     run(async {
         let store = open(&format!("file://{}", root.display()));
@@ -228,13 +228,13 @@ fn objects_that_are_missing_or_elsewhere_are_found() {
     let good: Vec<Vec<u8>> = log.iter().map(|file| fs::read(file).expect("an object")).collect();
     for (at, file) in log.iter().enumerate() {
         let name = file.strip_prefix(&root).expect("below").display().to_string();
-        // Of another log, and of another place in the same one.
+        // An object of another log, and one of another number in the same log.
         for wrong in
             [fs::read(&theirs[at]).expect("an object"), good[(at + 1) % good.len()].clone()]
         {
             fs::write(file, wrong).expect("damage");
             let error = read_all(&root).expect_err(&name).to_string();
-            // At the end, the objects that it refers to are the first that do not fit to it.
+            // At the end of the log, the first mismatch is with the objects that it refers to.
             let is_end = at + 1 == log.len();
             assert!(
                 error.contains(&name) || is_end && error.contains("another log"),
@@ -311,7 +311,7 @@ fn a_place_in_a_folder_of_another_log_is_refused_and_harms_nothing() {
                 assert!(text.contains("of another log"), "{text}");
             }
         }
-        // Such names are taken where there is no log around them.
+        // Such names are accepted if no log is around them.
         let beside = open(&format!("file://{}/log", dir.path().display()));
         probe(&beside).await.expect("a place");
     });
@@ -387,7 +387,7 @@ fn an_owner_that_cannot_append_finds_out_that_it_was_succeeded() {
     });
 }
 
-/// A store of S3 that answers every request with this.
+/// Returns an S3 store that gives this answer to every request.
 fn answering(answer: &'static str) -> (Store, Arc<AtomicU64>) {
     let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).expect("a port");
     let endpoint = format!("http://{}", listener.local_addr().expect("its address"));
@@ -425,7 +425,7 @@ fn answering(answer: &'static str) -> (Store, Arc<AtomicU64>) {
     (Store::with(inner, prefix, "s3://Not_A_Name", env, Tuning::default()), requests)
 }
 
-/// What a start asks for first.
+/// The first request of a start.
 #[test]
 fn a_store_that_refuses_for_good_is_asked_once() {
     let body = "<Error><Code>InvalidBucketName</Code><Message>The specified bucket is not valid.</Message></Error>";

@@ -1,4 +1,4 @@
-//! Writes until it is killed, saying on standard output what was acknowledged.
+//! Writes until it is killed, and reports acknowledged writes on standard output.
 //!
 //! `cask_writer DIR ROUND INDEX`: four threads overwrite and delete keys of their own and print
 //! `thread step key value` after each write that returned; a value of `-` is a deletion. The test
@@ -19,7 +19,7 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
         index: if index == "hash" { IndexKind::Hash } else { IndexKind::Ordered },
         shards: Some(3),
         segment_size_bytes: 32 << 10,
-        // Blocks of an eighth of it: each kill meets the tail at another place.
+        // Blocks of an eighth of it: each kill meets the tail at a different offset.
         tail_bytes: 4 << 10 << (round % 5),
         sync: SyncPolicy::Every(Duration::from_millis(5)),
         compaction: CompactionOptions {
@@ -52,7 +52,7 @@ fn write(db: &Db, round: u64, thread: u64) {
             db.put(key.as_bytes(), value.as_bytes()).expect("putting works");
             value
         };
-        // One write call a line, so that what was printed is whole or cut at the end.
+        // One write call per line, so that the output is whole lines, except perhaps the last.
         let line = format!("{thread} {step} {key} {value}\n");
         std::io::stdout().lock().write_all(line.as_bytes()).expect("the test is listening");
     }

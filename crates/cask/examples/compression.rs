@@ -1,5 +1,5 @@
-//! What compression costs and saves: `compression DIR [MIB]`, each kind of value filled and got with
-//! each method, 64 MiB of values each unless told otherwise.
+//! Measures the cost and the savings of compression: `compression DIR [MIB]`. Each kind of value is put and got with
+//! each method, 64 MiB of values each by default.
 
 use std::path::Path;
 use std::time::Instant;
@@ -10,7 +10,7 @@ const WORDS: &[&str] = &[
     "autumn", "bottle", "had", "oak", "years", "with", "estate", "river", "from", "slow", "hill",
 ];
 
-/// Makes value number so many of this length.
+/// Creates value number `n` of this length.
 type Make = fn(u64, usize) -> Vec<u8>;
 
 fn main() -> Result<(), Box<dyn std::error::Error>> {
@@ -26,7 +26,7 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
             let values: Vec<Vec<u8>> = (0..2000).map(|n| make(n, len)).collect();
             for method in [Compression::None, Compression::Snappy, Compression::Lz4] {
                 let dir = Path::new(&dir).join("compression");
-                // The better of two, since whatever disturbs only makes slower.
+                // The better of two runs, since disturbances only slow a run down.
                 let runs = [run(&dir, method, &values, count)?, run(&dir, method, &values, count)?];
                 println!(
                     "| {name} | {len} | {method:?} | {:.0} | {:.0} | {:.0} |",
@@ -40,7 +40,7 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
     Ok(())
 }
 
-/// Thousands of puts and gets a second, and bytes on disk a value.
+/// Returns thousands of puts and gets per second, and bytes on disk per value.
 fn run(
     dir: &Path,
     compression: Compression,
@@ -83,7 +83,7 @@ fn next(state: &mut u64) -> u64 {
     *state >> 33
 }
 
-/// An object whose fields have the same names each time and values of their own.
+/// Returns an object whose fields always have the same names, with different values.
 fn json(n: u64, len: usize) -> Vec<u8> {
     let mut state = n;
     let mut out = String::from("{");
@@ -96,7 +96,7 @@ fn json(n: u64, len: usize) -> Vec<u8> {
     out.into_bytes()
 }
 
-/// Words of a small vocabulary in random order.
+/// Returns words of a small vocabulary in random order.
 fn text(n: u64, len: usize) -> Vec<u8> {
     let mut state = n;
     let mut out = String::new();

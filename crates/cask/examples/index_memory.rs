@@ -1,9 +1,9 @@
-//! What an index costs in memory: `index_memory DIR [KEYS] [KEY_LEN]`, 10,000,000 keys of 8 bytes
-//! unless told otherwise.
+//! Measures the memory of an index: `index_memory DIR [KEYS] [KEY_LEN]`, by default 10,000,000 keys
+//! of 8 bytes.
 //!
-//! For each kind of index a store is filled in random order, and opened again in a process of its
-//! own, so that the process's memory tells what opening really takes: index, what the allocator
-//! keeps, and what was needed on the way.
+//! For each kind of index a store is filled in random order, and reopened in a process of its own.
+//! The memory of that process shows the real cost of opening: the index, memory kept by the
+//! allocator, and temporary memory.
 
 use std::path::Path;
 use std::process::Command;
@@ -87,7 +87,7 @@ fn report(what: &str, db: &Db, keys: u64, before: f64, start: Instant) -> Result
     Ok(())
 }
 
-/// Memory of this process in bytes, now or at most.
+/// Returns the memory of this process in bytes, current or peak.
 fn resident(field: &str) -> Result<f64> {
     let status = std::fs::read_to_string("/proc/self/status")?;
     let line = status.lines().find(|line| line.starts_with(field)).ok_or("no such field")?;

@@ -1,10 +1,9 @@
-//! What compaction costs those who write and read: `interference DIR [KEYS] [VALUE_LEN] [THREADS]
-//! [SECONDS] [ROUNDS]`.
+//! Measures how compaction slows down writes and reads: `interference DIR [KEYS] [VALUE_LEN]
+//! [THREADS] [SECONDS] [ROUNDS]`.
 //!
-//! A store is filled and then overwritten in random order, in turns with compaction off and on.
-//! What collects while it is off is there to be compacted when it is on, so that it works all the
-//! time within its budget. Then the same with reads in the foreground, while what was overwritten
-//! is compacted.
+//! A store is filled and then overwritten in random order, in turns with compaction off and on. The
+//! garbage collected while it is off keeps it busy within its budget when it is on. Then the test
+//! is repeated with reads in the foreground, while the garbage is compacted.
 
 use std::path::Path;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -44,7 +43,7 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
             for _ in 0..rounds {
                 off.push(measure(&dir, index, load, false, operate)?);
                 if what == "get" {
-                    // Something to compact during the next reads.
+                    // Garbage to compact during the next reads.
                     measure(&dir, index, load, false, overwrite)?;
                 }
                 on.push(measure(&dir, index, load, true, operate)?);
@@ -66,7 +65,7 @@ fn options(index: IndexKind, automatic: bool) -> Options {
     options
 }
 
-/// The key with number `n`, 16 bytes in random order.
+/// Returns the key with number `n`, 16 bytes in random order.
 fn key(n: u64) -> [u8; 16] {
     let mixed = n.wrapping_mul(0x9e37_79b9_7f4a_7c15);
     let mixed = (mixed ^ (mixed >> 29)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
@@ -98,7 +97,7 @@ fn get(db: &Db, n: u64, value_len: usize) -> tierce_cask::Result<()> {
     Ok(())
 }
 
-/// Thousands of operations a second.
+/// Returns thousands of operations per second.
 fn measure(
     dir: &Path,
     index: IndexKind,

@@ -1,6 +1,6 @@
 //! Prints figures: `measure DIR [KEYS] [WHAT]`, where WHAT is open-hash, open-ordered, compaction,
-//! large, small, durable, or write followed by the bytes of a tail. The directory's file system is
-//! what is measured, with the page cache warm; for cold reads see the race.
+//! large, small, durable, or write followed by the bytes of a tail. It measures the file system of
+//! the directory, with a warm page cache; for cold reads see the race.
 
 use std::path::Path;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -52,7 +52,7 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
     Ok(())
 }
 
-/// The key with number `n`: random order, 16 bytes.
+/// Returns the key with number `n`: random order, 16 bytes.
 fn key(n: u64) -> [u8; 16] {
     let mixed = n.wrapping_mul(0x9e37_79b9_7f4a_7c15);
     let mixed = (mixed ^ (mixed >> 29)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
@@ -165,8 +165,8 @@ fn large_values(dir: &Path, count: u64) -> tierce_cask::Result<()> {
     db.close()
 }
 
-/// Values of 4 KiB from 64 threads, beside what the disk takes: direct writes of 1 MiB, one after
-/// the other, before and after.
+/// Measures writes of 4 KiB values from 64 threads, compared with the disk's own speed: direct
+/// writes of 1 MiB, one after the other, before and after.
 fn writing(dir: &Path, count: u64, tail: Option<u64>) -> Result<(), Box<dyn std::error::Error>> {
     let total = count * 4096;
     std::fs::create_dir_all(dir)?;
@@ -218,7 +218,7 @@ fn writing(dir: &Path, count: u64, tail: Option<u64>) -> Result<(), Box<dyn std:
     Ok(())
 }
 
-/// MB/s of direct writes of 1 MiB.
+/// Returns MB/s of direct writes of 1 MiB.
 fn sequential_writes(path: &Path, total: u64) -> std::io::Result<f64> {
     use tierce_cask::disk::{DIRECT_ALIGNMENT, Disk, OpenMode, OsDisk};
     const LEN: usize = 1 << 20;
@@ -244,7 +244,7 @@ fn cpu_seconds() -> f64 {
     let ticks = |at: usize| -> f64 {
         after_name.split_whitespace().nth(at).and_then(|n| n.parse().ok()).unwrap_or(0.0)
     };
-    // Linux counts 100 ticks a second, whatever the kernel's own clock.
+    // Linux counts 100 ticks per second, whatever the kernel's own clock.
     (ticks(11) + ticks(12)) / 100.0
 }
 
@@ -257,7 +257,7 @@ fn resident() -> String {
         .join(", ")
 }
 
-/// Index memory and opening time with many keys of 8 bytes.
+/// Measures index memory and opening time with many keys of 8 bytes.
 fn opening(dir: &Path, index: IndexKind, keys: u64) -> tierce_cask::Result<()> {
     println!("{keys} keys of 8 bytes, values of 8, {index:?}");
     let options = Options { index, sync: SyncPolicy::None, ..Options::default() };
@@ -283,7 +283,7 @@ fn opening(dir: &Path, index: IndexKind, keys: u64) -> tierce_cask::Result<()> {
     Ok(())
 }
 
-/// Overwriting with compaction at work and without.
+/// Measures overwriting with and without compaction.
 fn compaction(dir: &Path, keys: u64) -> tierce_cask::Result<()> {
     for automatic in [false, true] {
         let mut options = Options { sync: SyncPolicy::None, ..Options::default() };

@@ -1,6 +1,5 @@
-//! Reading a store of 8-byte keys and 4 KiB values, compared with its disk:
-//! `reads DIR KEYS fill|scan|get [direct] [ordered]`. Each step is a process of its own; as root it begins
-//! with an empty page cache.
+//! Measures reads from a store of 8-byte keys and 4 KiB values, compared with its disk: `reads DIR KEYS fill|scan|get
+//! [direct] [ordered]`. Each step is a process of its own; as root it begins with an empty page cache.
 
 use std::fs::File;
 use std::ops::ControlFlow;
@@ -68,7 +67,7 @@ fn fill(dir: &Path, options: Options, keys: u64) -> tierce_cask::Result<()> {
     db.close()
 }
 
-/// The segments, to be read past the engine.
+/// Returns the segments, to be read without the engine.
 fn segments(dir: &Path) -> std::io::Result<Vec<PathBuf>> {
     let mut paths = Vec::new();
     for entry in std::fs::read_dir(dir)? {
@@ -144,7 +143,7 @@ fn scan(dir: &Path, options: Options, keys: u64) -> Result<(), Box<dyn std::erro
     Ok(db.close()?)
 }
 
-/// Goes through everything once, checking order and the values' first bytes.
+/// Reads everything once, and checks order and the first bytes of the values.
 fn pass(db: &Db, visiting: bool) -> u64 {
     let (mut count, mut last) = (0, [0; 8]);
     let mut check = |key: &[u8], value: &[u8]| {
@@ -191,7 +190,7 @@ fn for_seconds(seconds: u64, work: impl Fn(u64) + Sync) -> f64 {
 
 fn get(dir: &Path, options: Options, keys: u64) -> Result<(), Box<dyn std::error::Error>> {
     use std::os::unix::fs::OpenOptionsExt;
-    // O_DIRECT on x86-64 and, with another value, on aarch64.
+    // O_DIRECT on x86-64, and its different value on aarch64.
     let direct = if cfg!(target_arch = "x86_64") { 0o40000 } else { 0o200000 };
     let mut files = Vec::new();
     for path in segments(dir)? {

@@ -1,10 +1,10 @@
-//! Recently read records, within a memory budget.
+//! Cache of recently read records, within a memory budget.
 //!
-//! Entries are keyed by location. A location is never reused, so nothing needs invalidating: superseded
-//! records are no longer asked for and get evicted. Each shard evicts with a clock (second chance).
+//! Entries are keyed by location. A location is never reused, so nothing needs invalidation: superseded records are no
+//! longer requested and get evicted. Each shard evicts with a clock (second chance).
 //!
-//! A record is admitted at its second miss within a short time, so random reads over much more data than
-//! the budget cost neither admission nor eviction.
+//! A record is admitted at its second miss within a short time, so random reads over much more data than the budget
+//! cost neither admission nor eviction.
 //!
 //! * All entries together stay within the budget, except those that callers still hold.
 //! * A record larger than an eighth of a shard's budget is not cached: it would evict everything else.
@@ -15,16 +15,15 @@ use std::collections::HashMap;
 use std::sync::Arc;
 use tierce_storage::location::{Location, LocationHash};
 
-/// Parts with locks of their own.
+/// Number of shards, each with its own lock.
 const SHARDS: usize = 16;
-/// One location offered lately is remembered for each of this many bytes: one or so for each entry of
-/// a small record, at a cost of 8 bytes.
+/// The cache remembers one recently missed location per this many bytes of budget: about one for each entry of a small
+/// record, at a cost of 8 bytes.
 const BUDGET_AN_OFFER: usize = 256;
-/// What an entry costs beside its bytes: the map's slot, the ring's slot, two headers.
+/// Memory of an entry in addition to its bytes: the map's slot, the ring's slot, two headers.
 const ENTRY_OVERHEAD: usize = 160;
 
-/// A record as the cache keeps it. Its key is kept too: a location may have been found by a
-/// fingerprint.
+/// A cached record. Its key is kept too, since a lookup may have found the location by its fingerprint only.
 pub(crate) struct Cached {
     pub(crate) key: Box<[u8]>,
     pub(crate) entry: Entry,
@@ -41,8 +40,7 @@ struct CacheShard {
     slots: HashMap<Location, usize, LocationHash>,
     ring: Vec<Slot>,
     hand: usize,
-    /// Locations that were offered lately, each at the place its hash gives it, overwriting
-    /// another.
+    /// Locations of recent misses, each in the slot of its hash, where it overwrites another.
     offered: Vec<u64>,
 }
 
@@ -76,7 +74,7 @@ impl ReadCache {
         Some(slot.cached.clone())
     }
 
-    /// Offers a record that was read, which is kept if it was offered before.
+    /// Offers a record that was read. It is kept if it was offered before.
     pub(crate) fn insert(&self, location: Location, key: &[u8], entry: &Entry) {
         let Some(shard) = self.shard(location) else { return };
         let cost = ENTRY_OVERHEAD + key.len() + entry.value.memory_bytes();
@@ -97,25 +95,25 @@ impl ReadCache {
         shard.bytes += cost;
     }
 
-    /// Memory of all entries.
+    /// Returns the memory of all entries.
     pub(crate) fn memory_bytes(&self) -> usize {
         self.shards.iter().map(|shard| shard.lock().bytes).sum()
     }
 }
 
-/// Spreads neighbouring records.
+/// Hashes a location, to spread neighbouring records.
 fn mix(location: Location) -> u64 {
     (location.raw() >> 12).wrapping_mul(0x9e37_79b9_7f4a_7c15) >> 32
 }
 
 impl CacheShard {
-    /// Whether the record was offered before, not too long ago.
+    /// Returns true if the record was offered before, not too long ago.
     fn is_offered_again(&mut self, location: Location) -> bool {
         let at = mix(location) as usize / SHARDS % self.offered.len();
         std::mem::replace(&mut self.offered[at], location.raw()) == location.raw()
     }
 
-    /// Drops the first entry at the hand that was not used since it last passed.
+    /// Evicts the first entry at the clock hand that was not used since the hand last passed.
     fn evict(&mut self) {
         loop {
             if self.hand >= self.ring.len() {

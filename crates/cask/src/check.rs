@@ -1,4 +1,4 @@
-//! Verifying a database or a log: its files, and hint files with them.
+//! Verifies the files of a database or a log, including hint files.
 
 use crate::hint::entry::HintOrder;
 use crate::hint::reader::HintReader;
@@ -14,8 +14,8 @@ use tierce_storage::{CheckReport, check_files};
 /// Verifies the store in a directory, which must not be open.
 ///
 /// # Errors
-/// When checking is not possible: the store is open, or there is none. Problems of the store are
-/// in the report.
+/// If checking is not possible: the store is open, or there is none. Problems of the store itself
+/// are in the report.
 pub fn check(dir: impl AsRef<Path>, progress: impl FnMut(Progress)) -> Result<CheckReport> {
     check_on(Arc::new(OsDisk), dir.as_ref(), progress)
 }

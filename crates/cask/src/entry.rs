@@ -1,13 +1,13 @@
-//! A value as it is put, and what a read returns.
+//! A value with its attributes, as put and as read.
 
 use std::ops::{Deref, Range};
 use std::sync::Arc;
 
-/// Carried by a put beside its value. The engine stores these and gives them back; what they
-/// mean is the caller's business.
+/// Attributes that a put stores with its value. The engine stores and returns them; their meaning
+/// is up to the caller.
 #[derive(Clone, Copy, PartialEq, Eq, Default, Debug)]
 pub struct Attributes {
-    /// When the value ends, in milliseconds since 1970.
+    /// Expiry of the value, in milliseconds since 1970.
     pub expiry_ms: Option<u64>,
     /// The caller's version of the value.
     pub version: Option<u64>,
@@ -15,8 +15,8 @@ pub struct Attributes {
 
 /// A value, as bytes. Clones share them.
 ///
-/// The values of a range may share a buffer with their neighbours, of about 256 KiB, which lives as
-/// long as one of them. To keep few of many, copy them.
+/// The values of a range may share a buffer of about 256 KiB with their neighbours, which lives as
+/// long as any of them. To keep few of many, copy them.
 #[derive(Clone, Debug)]
 pub struct Value {
     buf: Arc<Vec<u8>>,
@@ -28,12 +28,12 @@ impl Value {
         Value { range: 0..buf.len(), buf: Arc::new(buf) }
     }
 
-    /// A part of a buffer that is shared.
+    /// Creates a value from a part of a shared buffer.
     pub(crate) fn part(buf: Arc<Vec<u8>>, range: Range<usize>) -> Self {
         Value { buf, range }
     }
 
-    /// The bytes as a vector; copied if they are shared.
+    /// Returns the bytes as a vector; copied if they are shared.
     pub fn into_vec(self) -> Vec<u8> {
         match Arc::try_unwrap(self.buf) {
             Ok(mut buf) => {
@@ -45,7 +45,7 @@ impl Value {
         }
     }
 
-    /// Memory the bytes take, with what they were read together with.
+    /// Returns the memory of the bytes, including the data that was read together with them.
     pub(crate) fn memory_bytes(&self) -> usize {
         self.buf.capacity()
     }
@@ -73,13 +73,13 @@ impl PartialEq for Value {
 
 impl Eq for Value {}
 
-/// A value with what the store knows about it.
+/// A value with its metadata.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Entry {
     /// The value.
     pub value: Value,
-    /// What it was put with.
+    /// Attributes that it was put with.
     pub attributes: Attributes,
-    /// The number of the write in the order of all writes.
+    /// Sequence number of the write in the order of all writes.
     pub seq: u64,
 }

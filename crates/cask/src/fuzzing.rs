@@ -1,10 +1,10 @@
-//! What the fuzz targets do with their bytes. The targets in `fuzz/` pass a fuzzer's input, the test
-//! `fuzz_smoke` seeded random bytes, so everyone runs the same checks.
+//! Checks behind the fuzz targets. The targets in `fuzz/` pass a fuzzer's input, the test `fuzz_smoke` passes seeded
+//! random bytes, so everyone runs the same checks.
 //!
-//! Checksums guard every format, and random bytes never get past them. So the first byte of an input decides
-//! whether the checksums are fixed up, to show the decoders hostile fields behind valid checksums.
+//! Checksums guard every format, and random bytes never get past them. So the first byte of an input decides whether
+//! the checksums are fixed up, to give the decoders hostile fields behind valid checksums.
 //!
-//! Each function panics when a promise of this crate is broken. Not part of the crate's interface.
+//! Each function panics if a guarantee of this crate is broken. Not part of the crate's interface.
 
 use crate::check::check_on;
 use crate::hint::entry::{Entry as HintEntry, HintOrder, RANGES};
@@ -34,7 +34,7 @@ const STORE: u128 = 7;
 const SEGMENT: SegmentId = SegmentId(1);
 const HASH_KEY: HashKey = HashKey([1, 2]);
 
-/// What the first byte of an input decides.
+/// Parameters taken from the first byte of an input.
 #[derive(Clone, Copy)]
 struct Parameters(u8);
 
@@ -64,8 +64,8 @@ fn order(index: IndexKind) -> HintOrder {
     HintOrder { index, hash_key: HASH_KEY }
 }
 
-/// A record that decodes is what encoding its fields gives, and what is compressed in it gives no
-/// more than a value may have.
+/// Checks that a decoded record equals the encoding of its fields, and that its compressed data does not exceed the
+/// maximum length of a value.
 pub fn record(data: &[u8]) {
     let (parameters, input) = Parameters::split(data);
     let mut bytes = input.to_vec();
@@ -98,7 +98,7 @@ pub fn record(data: &[u8]) {
     }
 }
 
-/// A segment is read to its end or to the first bad record, and searching it ends.
+/// Checks that a segment is read to its end or to the first bad record, and that a search in it ends.
 pub fn segment(data: &[u8]) {
     let (parameters, input) = Parameters::split(data);
     let disk = SimDisk::new(0);
@@ -122,7 +122,7 @@ pub fn segment(data: &[u8]) {
             }
         }
     }
-    // As a repair looks for records.
+    // As a repair searches for records.
     let mut scanner = Scanner::new(file, &path, SALT, Origin::Compaction, len);
     let mut from = SEGMENT_HEADER_LEN;
     while let Some((at, header)) = scanner.find_record(from).expect("this disk does not fail") {
@@ -134,7 +134,7 @@ pub fn segment(data: &[u8]) {
     }
 }
 
-/// A hint file is invalid, or its entries ascend and stay within the segment.
+/// Checks that a hint file is invalid, or that its entries ascend and stay within the segment.
 pub fn hint(data: &[u8]) {
     const SEGMENT_LEN: u64 = 1 << 20;
     let (parameters, input) = Parameters::split(data);
@@ -168,7 +168,7 @@ pub fn hint(data: &[u8]) {
     }
 }
 
-/// A manifest that decodes is what encoding it gives.
+/// Checks that a decoded manifest equals its encoding.
 pub fn manifest(data: &[u8]) {
     let (parameters, input) = Parameters::split(data);
     let mut bytes = input.to_vec();
@@ -179,8 +179,8 @@ pub fn manifest(data: &[u8]) {
     assert_eq!(Manifest::decode(&manifest.encode()), Ok(manifest));
 }
 
-/// A store with such a segment is refused with the file's name, or works. It can be checked and
-/// repaired in any case, and what was repaired opens.
+/// Checks that a store with such a segment is refused with the file's name, or works. In either case it can be checked
+/// and repaired, and the repaired store opens.
 pub fn store(data: &[u8]) {
     let (parameters, input) = Parameters::split(data);
     let disk = SimDisk::new(0);
@@ -226,7 +226,7 @@ fn check_and_repair(disk: &SimDisk, index: IndexKind) {
     }
 }
 
-/// Reads all there is, writes, and finds the same after opening again.
+/// Reads everything, writes, and checks for the same content after reopening.
 fn use_store(disk: &SimDisk, db: Db, index: IndexKind) {
     let mut before = contents(&db);
     db.put(b"fuzz", b"value").expect("an open store takes writes");
@@ -238,7 +238,7 @@ fn use_store(disk: &SimDisk, db: Db, index: IndexKind) {
     assert_eq!(contents(&db), before);
 }
 
-/// All keys with their values; `None` for one whose value does not decompress.
+/// Returns all keys with their values; `None` for one whose value does not decompress.
 fn contents(db: &Db) -> BTreeMap<Vec<u8>, Option<Vec<u8>>> {
     let mut contents = BTreeMap::new();
     for item in db.iter() {
@@ -246,7 +246,7 @@ fn contents(db: &Db) -> BTreeMap<Vec<u8>, Option<Vec<u8>>> {
             Ok((key, entry)) => {
                 assert!(contents.insert(key, Some(entry.value.into_vec())).is_none());
             }
-            // The record checks out, but what is in it was never compressed by anyone.
+            // The record's checksum is valid, but its content was never the output of a compressor.
             Err(Error::Corrupt { .. } | Error::UnsupportedCompression { .. }) => {}
             Err(error) => panic!("{error}"),
         }
@@ -272,7 +272,7 @@ fn dir() -> &'static Path {
     Path::new("/store")
 }
 
-/// Puts a segment with these bytes behind a good header on the disk.
+/// Writes a segment with these bytes after a valid header to the disk.
 fn put_segment(disk: &SimDisk, parameters: Parameters, body: &[u8]) -> PathBuf {
     let origin = parameters.origin();
     let header = SegmentHeader { salt: SALT, store_id: STORE, id: SEGMENT, origin };
@@ -289,8 +289,7 @@ fn put_segment(disk: &SimDisk, parameters: Parameters, body: &[u8]) -> PathBuf {
     path
 }
 
-/// Gives the record at the start of `bytes` the checksums that fit it; returns how far away the
-/// next one may be.
+/// Gives the record at the start of `bytes` matching checksums; returns the distance to a possible next record.
 fn fit_record(bytes: &mut [u8], offset: u64) -> usize {
     let Some(header) = bytes.first_chunk::<HEADER_LEN>() else { return bytes.len().max(1) };
     let len_at =
@@ -310,11 +309,11 @@ fn fit_record(bytes: &mut [u8], offset: u64) -> usize {
     if len <= bytes.len() { len } else { ALIGNMENT as usize }
 }
 
-/// Makes a hint file out of bytes: what identifies it is overwritten, checksums fit, and the first
-/// range is everything up to the filter.
+/// Makes a hint file of bytes: its identifying fields are overwritten, checksums match, and the first range is
+/// everything up to the filter.
 fn fit_hint(bytes: &mut Vec<u8>, index: IndexKind, segment_len: u64) {
     if bytes.len() < HINT_HEADER_LEN {
-        // Too short for a header: all of it is one block, behind a header of its own.
+        // Too short for a header: all of it is one block, behind a generated header.
         let mut header = vec![0; HINT_HEADER_LEN];
         header[48] = bytes.first().copied().unwrap_or(0);
         header[64..72].fill(0xff);
@@ -375,7 +374,7 @@ fn fit_manifest(bytes: &mut Vec<u8>) {
         tails: BTreeSet::new(),
     };
     let head = good.encode();
-    // Now and then of the first version.
+    // Sometimes of the first version.
     let is_old = bytes.get(8).is_some_and(|version| *version == 1);
     for (byte, good) in bytes.iter_mut().zip(&head[..12]) {
         *byte = *good;

@@ -23,10 +23,10 @@
 //! ```
 //!
 //! Segments, the log and the disk are those of `tierce-storage`. On top of them, in reading order:
-//! * `hint`: what a segment's records are about, sorted. `index`: from a key, or its hash, to a place.
+//! * `hint`: sorted summaries of a segment's records. `index`: maps a key, or its hash, to a location.
 //! * `db`: all of these together. Recovery, reading, compaction.
 //!
-//! What is guaranteed when is said in the crate's README, and on [`SyncPolicy`] and [`Error`].
+//! The guarantees are in the crate's README, and on [`SyncPolicy`] and [`Error`].
 #![deny(unsafe_code)]
 
 #[doc(hidden)]
@@ -56,7 +56,7 @@ pub use tierce_storage::{
     Result, TornTail, VALUE_LEN_MAX, disk, repair, repair_on,
 };
 
-/// The examples of the documents compile, and that of the guide does what it says.
+/// Compiles the examples of the documents, and runs that of the guide.
 #[cfg(doctest)]
 mod documents {
     #[doc = include_str!("../../../README.md")]

@@ -7,108 +7,103 @@ use tierce_storage::log::options::WalOptions;
 use tierce_storage::manifest::{IndexKind, SHARDS_DEFAULT, SHARDS_MAX};
 use tierce_storage::{Error, Result};
 
-/// Which of its logs a store writes a record to. Reading finds it in any case, so this may change
-/// from one opening to the next.
+/// Policy that assigns a record to one of the store's logs. Reading finds records in any log, so this may change from
+/// one opening to the next.
 #[derive(Clone, Copy, PartialEq, Eq, Default, Debug)]
 pub enum Placement {
-    /// Any keys are spread evenly.
+    /// Keys are spread evenly.
     #[default]
     Hashed,
-    /// Each log takes the keys between two others, so that neighbouring keys lie together: a range
-    /// then reads whole segments instead of single records. For stores that are scanned, with as
-    /// many shards that one's records fit into a quarter of [`Options::scan_memory_bytes`].
-    /// Decided by a key's first eight bytes, which should vary evenly: keys that all begin alike
+    /// Each log takes the keys between two others, so that neighbouring keys lie together: a range then reads whole
+    /// segments instead of single records. For stores that are scanned, with enough shards that the records of one fit
+    /// into a quarter of [`Options::scan_memory_bytes`]. The first eight bytes of a key decide, and should vary
+    /// evenly: keys with a common beginning share a log.
     /// come to share a log.
     Ordered,
 }
 
-/// When writes reach the device.
+/// Policy for syncing writes to the device.
 ///
-/// Under every policy a write that returned survives the death of the process; the policy says
-/// what survives a power cut.
+/// Under every policy a completed write survives the death of the process; the policy decides what survives a power
+/// cut.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum SyncPolicy {
-    /// Whenever the operating system likes.
+    /// Whenever the operating system decides.
     None,
-    /// At most this much is lost.
+    /// At most the writes of this period are lost.
     Every(Duration),
-    /// Nothing is lost: a write returns when it is durable. Concurrent writes share a sync, for
-    /// which they all go to one log, whatever [`Options::shards`] says.
+    /// Nothing is lost: a write returns when it is durable. Concurrent writes share a sync, and therefore all go to
+    /// one log, whatever [`Options::shards`] says.
     Always,
 }
 
-/// How durable one write is when it returns, whatever the store's policy.
+/// Durability of one write when it returns, whatever the store's policy.
 #[derive(Clone, Copy, PartialEq, Eq, Default, Debug)]
 pub enum Durability {
     /// As [`Options::sync`] says.
     #[default]
     Policy,
-    /// In the operating system's hands: survives the process, not a power cut.
+    /// Passed to the operating system: survives the process, not a power cut.
     Written,
     /// On the device.
     Synced,
 }
 
-/// When and how hard compaction works.
+/// Schedule and intensity of compaction.
 #[derive(Clone, Copy, PartialEq, Debug)]
 pub struct CompactionOptions {
-    /// Whether the store compacts by itself; [`Db::compact`](crate::Db::compact) works in any
-    /// case.
+    /// True if the store compacts by itself; [`Db::compact`](crate::Db::compact) works in any case.
     pub automatic: bool,
     /// A segment is rewritten when at least this part of it is garbage.
     pub garbage_ratio: f64,
-    /// How often the background thread looks for work.
+    /// Interval at which the background thread looks for work.
     pub interval: Duration,
-    /// Bytes read and written a second by the background thread, 0 for no limit.
+    /// Bytes read and written per second by the background thread, 0 for no limit.
     pub bytes_per_second: u64,
 }
 
-/// How to open a store.
+/// Options for opening a store.
 #[derive(Clone, PartialEq, Debug)]
 pub struct Options {
-    /// Whether a store is made where there is none.
+    /// True if a missing store is created.
     pub create_if_missing: bool,
-    /// Independent logs that are written in parallel. `None` takes what the store was made with
-    /// (8 for a new one); another number than before is no loss, since a record is found
-    /// wherever it stands: new records are spread over the new number.
+    /// Number of independent logs that are written in parallel. `None` takes the number the store was created with (8
+    /// for a new one). A different number loses nothing, since records are found in any log: new records are spread
+    /// over the new number.
     pub shards: Option<u32>,
-    /// Which log a record goes to.
+    /// Policy that assigns a record to a log.
     pub placement: Placement,
-    /// How keys are found. A store opened with another kind than before is indexed anew from its
-    /// segments, once.
+    /// Kind of index. A store opened with a different kind than before is indexed again from its segments, once.
     pub index: IndexKind,
-    /// A segment is finished when it has reached this length. Where the segments being written would
-    /// take more than a quarter of the device, they are smaller, down to 1 MiB.
+    /// Length at which a segment is finished. If the segments being written would take more than a quarter of the
+    /// device, they are smaller, down to 1 MiB.
     pub segment_size_bytes: u64,
-    /// How new values are compressed.
+    /// Compression of new values.
     pub compression: Compression,
-    /// When writes reach the device.
+    /// Policy for syncing writes to the device.
     pub sync: SyncPolicy,
-    /// When garbage is collected.
+    /// Schedule and intensity of compaction.
     pub compaction: CompactionOptions,
-    /// Memory for values read lately, 0 for none.
+    /// Memory for recently read values, 0 for none.
     pub read_cache_bytes: usize,
-    /// Memory in which ranges share what they load, used only while there are ranges; 0 lets each
-    /// read record by record.
+    /// Memory for data that ranges share, used only while there are ranges; with 0 each range reads record by record.
     pub scan_memory_bytes: usize,
-    /// Segments open at a time, besides those being written.
+    /// Maximum number of open segments, in addition to those being written.
     pub open_files_max: usize,
-    /// Reads values of finished segments past the page cache.
+    /// Reads values of finished segments without the page cache.
     pub direct_io: bool,
-    /// Memory and disk for the end of each log, where writes go first: a file that is mapped into
-    /// memory, from which blocks of an eighth of it are written to segments. At least 1 KiB; more
-    /// than 8 MiB is taken for 8 MiB, and on a small device all together take at most a sixteenth of
-    /// it, or 64 KiB each.
+    /// Size of the tail of each log, where writes go first, in memory and on disk: a file mapped into memory, whose
+    /// blocks of an eighth of its size are written to segments. At least 1 KiB; more than 8 MiB counts as 8 MiB, and
+    /// on a small device all tails together take at most a sixteenth of it, or 64 KiB each.
     pub tail_bytes: u64,
-    /// Writes segments past the page cache. Faster when there is more to write than memory is free
-    /// to hold; what was just written must then be fetched from the device to be read.
+    /// Writes segments without the page cache. Faster if there is more to write than fits in free memory; recently
+    /// written data must then be read from the device.
     pub direct_writes: bool,
     /// Threads that read segments and hint files while opening, 0 for one a core.
     pub open_threads: usize,
-    /// Whether the store has threads that sync, finish segments and compact. Without them segments
-    /// are finished by the writer that fills them, compaction waits for
-    /// [`Db::compact`](crate::Db::compact), and [`SyncPolicy::Every`] is up to
-    /// [`Db::flush`](crate::Db::flush): everything then happens in the order of the calls.
+    /// True if the store has threads that sync, finish segments and compact. Without them the writer that fills a
+    /// segment finishes it, compaction waits for [`Db::compact`](crate::Db::compact), and [`SyncPolicy::Every`] is up
+    /// to [`Db::flush`](crate::Db::flush): everything then happens in the order of the calls.
     pub background_threads: bool,
 }
 
@@ -146,8 +141,8 @@ impl Default for CompactionOptions {
     }
 }
 
-/// Blocks of 128 KiB: enough for the device to be busy with, and all tails of a store together stay
-/// in a processor's cache. With four times as much, writing 4 KiB values is a fifth slower.
+/// Blocks of 128 KiB: large enough to keep the device busy, and all tails of a store together stay in a processor's
+/// cache. With four times as much, writing 4 KiB values is a fifth slower.
 const TAIL_BYTES_DEFAULT: u64 = 1 << 20;
 
 impl Options {
@@ -159,7 +154,7 @@ impl Options {
         }
     }
 
-    /// Those of the log alone.
+    /// Returns the options of the log alone.
     pub(crate) fn log(&self) -> WalOptions {
         WalOptions {
             segment_size_bytes: self.segment_size_bytes,

@@ -1,7 +1,7 @@
-//! Directories that are none, belong to another program, or are in use: an error that names the
-//! path, and nothing touched.
+//! Opening a path that is no directory, belongs to another program, or is in use returns an error
+//! with the path, and changes nothing.
 //!
-//! Permissions do not stop root, as whom tests often run, so what is refused here is refused to
+//! Permissions do not stop root, who often runs the tests, so the cases here are refused to
 //! everybody.
 
 use std::io::ErrorKind;
@@ -56,7 +56,7 @@ fn file_in_place_of_the_directory() {
 
 #[test]
 fn file_system_that_takes_no_files() {
-    // Not even root makes files there.
+    // Not even root can create files there.
     let path = Path::new("/proc/self/tierce");
     assert_refused(path, path);
 }
@@ -93,8 +93,8 @@ fn directory_without_a_store() {
     assert!(!missing.exists());
 }
 
-/// What is named like a file of ours and is none of ours is refused by name; everything else stays
-/// where it is, whatever it is.
+/// A file with a name of ours but foreign content is refused by name; all other files stay
+/// unchanged.
 #[test]
 fn foreign_files() {
     let scratch = Scratch::new("foreign");
@@ -104,7 +104,7 @@ fn foreign_files() {
         std::fs::write(dir.join(name), b"mine").unwrap();
     }
     std::fs::create_dir(dir.join("folder")).unwrap();
-    // Whatever is in the lock file, it is not read.
+    // The content of the lock file is never read.
     std::fs::write(dir.join("LOCK"), b"who wrote this?").unwrap();
     let db = Db::open(dir, Options::default()).unwrap();
     db.put(b"key", b"value").unwrap();

@@ -1,7 +1,7 @@
-//! A batch whose keys belong to different shards happens as a whole or not at all, at every call at
-//! which a crash can come, and for every snapshot.
+//! A batch whose keys belong to different shards takes effect as a whole or not at all, for a crash
+//! at every call, and for every snapshot.
 //!
-//! Each batch sets all keys to its own number. Whatever is found afterwards, it is one number.
+//! Each batch sets all keys to its own number. Afterwards all keys must have the same number.
 
 use std::collections::BTreeSet;
 use std::path::Path;
@@ -14,7 +14,7 @@ use tierce_harness::effort;
 const KEYS: u8 = 10;
 const BATCHES: u64 = 14;
 
-/// Power cuts at one moment that differ.
+/// Number of different power cuts at one moment.
 const SEEDS: u64 = 3;
 
 fn open(disk: &SimDisk, index: IndexKind, background_threads: bool) -> Db {
@@ -39,7 +39,7 @@ fn batch(number: u64) -> Batch {
     batch
 }
 
-/// The batch whose values all keys have; 0 when there are none.
+/// Returns the batch whose values all keys have; 0 if there are none.
 fn found(db: &Db, context: &str) -> u64 {
     let numbers: BTreeSet<Option<u64>> = (0..KEYS)
         .map(|key| {

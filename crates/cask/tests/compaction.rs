@@ -1,5 +1,5 @@
-//! Compaction: nothing lost, nothing back from the dead, tombstones dropped when they may be and
-//! not before, and figures that add up.
+//! Compaction: no record is lost, no deleted record comes back, tombstones are dropped when they
+//! may be and not before, and the statistics are consistent.
 
 use std::collections::BTreeMap;
 use std::path::Path;
@@ -32,7 +32,7 @@ fn contents(db: &Db) -> Model {
     db.iter().map(|item| item.map(|(key, entry)| (key, entry.value.into_vec())).unwrap()).collect()
 }
 
-/// Takes all hint files away, so that opening has to find out everything from the records.
+/// Deletes all hint files, so that opening must read all records.
 fn erase_hints(disk: &SimDisk) {
     for path in disk.paths() {
         if path.extension().is_some_and(|extension| extension == "hint") {
@@ -81,13 +81,15 @@ fn what_was_deleted_stays_deleted_whatever_is_compacted_first() {
 fn tombstone_stays_while_an_older_segment_holds_its_key() {
     for index in BOTH {
         let disk = SimDisk::new(1);
-        // Only what is nearly all garbage is compacted: never the segment with the first values.
+        // Only segments that are nearly all garbage are compacted: never the one with the first
+        // values.
         let db = open(&disk, index, 0.9);
         for n in 0..40u8 {
             db.put(&[n], &[n; 80]).unwrap();
         }
         db.close().unwrap();
-        // One key of forty goes; then what holds its tombstone becomes garbage around it.
+        // One key of forty is deleted; then the segment with its tombstone becomes garbage around
+        // it.
         let db = open(&disk, index, 0.9);
         db.delete(&[7]).unwrap();
         for _ in 0..3 {
@@ -104,7 +106,7 @@ fn tombstone_stays_while_an_older_segment_holds_its_key() {
         erase_hints(&disk);
         let db = open(&disk, index, 0.9);
         assert_eq!(db.get(&[7]).unwrap(), None, "{index:?}: back from the dead");
-        // Everything is overwritten or gone: no tombstone is needed, and none stays.
+        // Everything is overwritten or deleted: no tombstone is needed, and none stays.
         for n in 0..40u8 {
             db.delete(&[n]).unwrap();
         }
@@ -133,7 +135,7 @@ fn deleting_everything_gives_the_disk_back() {
         while db.compact().unwrap().segments > 0 {}
         let stats = db.stats();
         assert_eq!((stats.keys, stats.live_bytes, stats.tombstone_bytes), (0, 0, 0));
-        // What remains are the tails and a manifest.
+        // Only the tails and a manifest remain.
         assert!(disk.used() < full / 10, "{} bytes of {full} are left", disk.used());
     }
 }
@@ -167,7 +169,7 @@ fn figures_add_up() {
     }
 }
 
-/// A segment of which the hint file says that nothing is needed costs no reading.
+/// A segment whose hint file shows no live record is not read.
 #[test]
 fn segments_without_anything_live_are_not_read() {
     let disk = SimDisk::new(1);
@@ -186,7 +188,7 @@ const KEYS_EACH: u64 = 30;
 const STEPS: u64 = 2500;
 
 /// Writers overwrite and delete keys of their own while compaction runs without pause and readers
-/// look at the same keys: what they see of a key never goes back in time.
+/// read the same keys: the values they see of a key never go back in time.
 #[test]
 fn readers_and_writers_beside_compaction() {
     for (index, seed) in [(IndexKind::Hash, 11), (IndexKind::Ordered, 12)] {

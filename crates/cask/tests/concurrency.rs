@@ -43,7 +43,7 @@ fn options(index: IndexKind) -> Options {
         open_files_max: 4,
         direct_io: true,
         direct_writes: index == IndexKind::Hash,
-        // Short, so that blocks are flushed and used again all the time.
+        // Short, so that blocks are flushed and reused all the time.
         tail_bytes: if index == IndexKind::Hash { 32 << 10 } else { 3 << 10 },
         ..Options::default()
     }
@@ -53,8 +53,8 @@ fn key(writer: u64, n: u64) -> Vec<u8> {
     format!("{writer}/{n:03}").into_bytes()
 }
 
-/// Writes so much, and on until compaction has had something to do. Each writer owns its keys and knows what they are;
-/// its model is returned.
+/// Writes, at least until compaction has had something to do. Each writer owns its keys and knows their values; its
+/// model is returned.
 fn write(db: &Db, writer: u64) -> BTreeMap<Vec<u8>, Vec<u8>> {
     let mut model = BTreeMap::new();
     for step in 0..40 * STEPS {
@@ -83,7 +83,7 @@ fn write(db: &Db, writer: u64) -> BTreeMap<Vec<u8>, Vec<u8>> {
     model
 }
 
-/// Looks at everything until told to stop, and returns how often it did.
+/// Reads everything until told to stop, and returns the number of rounds.
 fn look(db: &Db, index: IndexKind, stop: &AtomicBool) -> usize {
     let mut looks = 0;
     while !stop.load(Ordering::Relaxed) || looks == 0 {
@@ -110,7 +110,7 @@ fn look(db: &Db, index: IndexKind, stop: &AtomicBool) -> usize {
         };
         db.for_each(visit).unwrap();
         for pair in [&b"pair/left"[..], b"pair/right"] {
-            // Never deleted, so later readers meet it, too.
+            // Never deleted, so later readers find it, too.
             assert!(!seen.contains_key(pair) || current.contains(pair), "{pair:?} was left out");
         }
         for (key, value) in &seen {

@@ -1,16 +1,16 @@
-//! The store after a crash, at every call, compared with what was acknowledged.
+//! The store after a crash, at every call, compared with the acknowledged writes.
 //!
 //! A workload runs once on the simulated disk, which keeps the moment before every call that
-//! changes something. From each moment images are made as a kill or a power cut would leave them,
+//! changes something. From each moment, images are made as a kill or a power cut would leave them,
 //! and each image is opened and compared:
 //!
-//! * After a kill every write that returned is there; of the one in progress, all or nothing.
-//! * After a power cut every write that was durable is there: it was asked to be, or a flush came
-//!   after it. Of the others each may be there, so a key has the value of its last durable write
-//!   or of a later one.
+//! * After a kill every completed write is there; of the one in progress, all or nothing.
+//! * After a power cut every durable write is there: one with requested durability, or followed by
+//!   a flush. Each other write may be there, so a key has the value of its last durable write or of
+//!   a later one.
 //! * Nothing else is there, and of a batch all is there or nothing.
 //!
-//! Recovery itself is crashed the same way.
+//! Recovery itself is crashed in the same way.
 
 use std::collections::BTreeMap;
 use std::path::Path;
@@ -46,25 +46,25 @@ fn key(n: u64) -> Vec<u8> {
     format!("key{n}").into_bytes()
 }
 
-/// A value tells which write made it.
+/// Returns a value that identifies its write.
 fn value(write: usize, n: u64) -> Vec<u8> {
     let mut value = format!("{write}:{n}:").into_bytes();
     value.resize(value.len() + (write * 37 + n as usize * 11) % 300, b'.');
     value
 }
 
-/// A write that was asked for: which keys it set or deleted.
+/// A requested write: the keys it set or deleted.
 #[derive(Debug)]
 struct Write {
     changes: BTreeMap<u64, bool>,
-    /// Calls to the disk made before it was asked for, and before it returned.
+    /// Number of disk calls before the write was requested, and before it returned.
     begun: u64,
     done: u64,
-    /// Calls after which it is known to be durable.
+    /// Number of calls after which it is known to be durable.
     durable: Option<u64>,
 }
 
-/// Runs a workload and returns what was asked for.
+/// Runs a workload and returns the requested writes.
 fn run(disk: &SimDisk, seed: u64) -> Vec<Write> {
     let options = options(seed);
     let mut random = Random::new(seed);
@@ -148,7 +148,7 @@ enum Crash {
     PowerCut,
 }
 
-/// Compares an opened image with what had been asked for when the crash came.
+/// Compares an opened image with the writes requested before the crash.
 fn verify(db: &Db, writes: &[Write], calls: u64, crash: Crash, context: &str) {
     let asked = &writes[..writes.partition_point(|write| write.begun <= calls)];
     let certain = |write: &Write| match crash {
@@ -167,7 +167,7 @@ fn verify(db: &Db, writes: &[Write], calls: u64, crash: Crash, context: &str) {
         assert_eq!(found.insert(n, id), None, "{context}: {n} came twice");
         assert_eq!(*db.get(&key).unwrap().unwrap(), *entry.value, "{context}");
     }
-    // A write that is certain, or of which one trace was found, has happened as a whole.
+    // A write that is certain, or that left a trace, has happened as a whole.
     let happened = |id: usize| {
         certain(&asked[id]) || asked[id].changes.keys().any(|n| found.get(n) == Some(&id))
     };
@@ -204,7 +204,7 @@ fn crash_recovery(image: SimDisk, writes: &[Write], calls: u64, crash: Crash, se
     for (at, moment) in moments.iter().enumerate() {
         let again = moment.after_power_cut(at as u64);
         let context = format!("{context}, power cut at recovery call {at}");
-        // A power cut in recovery loses no more than one before it would.
+        // A power cut during recovery loses no more than one before it would.
         let db = open_image(&again, seed, &context);
         let crash = if crash == Crash::Kill { Crash::PowerCut } else { crash };
         verify(&db, writes, calls, crash, &context);
@@ -228,7 +228,7 @@ fn check_moment(moment: &Moment, writes: &[Write], seed: u64) -> usize {
         verify(&db, writes, calls, crash, &context);
         images += 1;
         if variant.is_multiple_of(23) {
-            // The store works on after recovery, and closes and opens to the same content.
+            // The store works after recovery, and closes and reopens with the same content.
             db.put(b"key0", &value(0, 0)).unwrap();
             db.delete(b"key0").unwrap();
             db.compact().unwrap();
@@ -264,7 +264,7 @@ fn nothing_acknowledged_is_lost_at_any_crash() {
                     let count: usize = disk
                         .take_history()
                         .iter()
-                        // A seventh of the moments of each workload, another one each time.
+                        // A seventh of the moments of each workload, a different one for each seed.
                         .filter(|moment| moment.calls % 7 == seed % 7)
                         .map(|moment| check_moment(moment, &writes, seed))
                         .sum();

@@ -1,5 +1,5 @@
-//! Any bit of any file flipped, any file cut anywhere: an error or the truth, never a wrong value,
-//! never a silent loss, never a panic.
+//! Any bit of any file flipped, any file truncated anywhere: the result is an error or the correct
+//! data, never a wrong value, a silent loss or a panic.
 
 use std::collections::BTreeMap;
 use std::ops::ControlFlow;
@@ -46,7 +46,7 @@ fn make(index: IndexKind, close: bool) -> (SimDisk, Model) {
     model.insert(b"b2".to_vec(), b"two".to_vec());
     model.remove(&b"k\x02"[..]);
     db.flush().unwrap();
-    // Written after the flush, these vouch for what is before them.
+    // Written after the flush, these prove that the records before them were durable.
     db.put(b"last1", b"1").unwrap();
     db.put(b"last2", b"2").unwrap();
     model.insert(b"last1".to_vec(), b"1".to_vec());
@@ -56,19 +56,19 @@ fn make(index: IndexKind, close: bool) -> (SimDisk, Model) {
         db.close().unwrap();
         return (disk, model);
     }
-    // As the disk is at this moment, before anything is closed.
+    // The disk at this moment, before anything is closed.
     (disk.now().after_kill(0), model)
 }
 
-/// Whether the end of a file may vanish unnoticed: a segment that was being written and now ends
-/// between two records looks like one that was never written any further.
+/// Says if the end of a file may vanish unnoticed: a segment that was being written and now ends
+/// between two records looks as if nothing was written after it.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Tail {
     Noticed,
     Unnoticed,
 }
 
-/// Opens a store whose files were tampered with and compares what it says with the truth.
+/// Opens a store with damaged files and compares its answers with the model.
 fn check(disk: &SimDisk, index: IndexKind, model: &Model, tail: Tail, context: &str) {
     let db = match open(disk, index) {
         Ok(db) => db,
@@ -80,7 +80,7 @@ fn check(disk: &SimDisk, index: IndexKind, model: &Model, tail: Tail, context: &
         }
         Err(error) => panic!("{context}: {error}"),
     };
-    // A torn tail is told; what was in it may be gone, and may uncover what was before it.
+    // A torn tail is reported; its records may be lost, and may uncover older ones.
     let torn = tail == Tail::Unnoticed || !db.recovery().torn_tails.is_empty();
     for key in model.keys().map(|key| &key[..]).chain([&b"k\x01"[..], b"k\x02", b"nothing"]) {
         match db.get(key) {
@@ -124,7 +124,7 @@ fn files(disk: &SimDisk) -> Vec<PathBuf> {
     disk.paths()
 }
 
-/// One of so many neighbours is tried, or as many as the effort says.
+/// Returns true for one of `of` neighbours, or as many as the effort says.
 fn is_tried(number: usize, of: usize) -> bool {
     number % of < effort(1)
 }
@@ -143,8 +143,8 @@ fn each_bit(index: IndexKind, close: bool, with_hints: bool) {
         if is_hint && !with_hints {
             continue;
         }
-        // Hint files are checked bit by bit where they are implemented; here a part will do.
-        // A tail is mostly what is in the segments too.
+        // Hint files are checked bit by bit in their own module; a part is enough here. A tail
+        // mostly repeats the segments, too.
         let is_tail = path.extension().is_some_and(|extension| extension == "tail");
         let step = if is_hint {
             37
@@ -217,7 +217,7 @@ fn missing_and_foreign_files_are_named() {
         let image = disk.now().after_kill(0);
         image.erase(&path);
         let is_hint = path.extension().is_some_and(|extension| extension == "hint");
-        // Closing has put everything into segments.
+        // Closing has moved everything into segments.
         let is_tail = path.extension().is_some_and(|extension| extension == "tail");
         let lists_nothing = path.ends_with("LOCK") || path.ends_with("RESERVE");
         match open(&image, IndexKind::Hash) {
@@ -236,7 +236,7 @@ fn missing_and_foreign_files_are_named() {
     assert!(
         matches!(open(&image, IndexKind::Hash).err(), Some(Error::Foreign { path, .. }) if path == copy)
     );
-    // Names that are not ours are left alone.
+    // Files with other names are left alone.
     disk.set_content(Path::new("/store/notes.txt"), b"mine".to_vec());
     check(&disk, IndexKind::Hash, &model, Tail::Noticed, "with a note");
     assert_eq!(disk.content(Path::new("/store/notes.txt")), Some(b"mine".to_vec()));

@@ -1,4 +1,4 @@
-//! What the database does when nothing goes wrong, compared with a `BTreeMap`.
+//! Normal operation of the database, compared with a `BTreeMap`.
 
 use proptest::prelude::*;
 use std::collections::BTreeMap;
@@ -42,7 +42,7 @@ fn contents(db: &Db) -> Model {
     found
 }
 
-/// What a visitor is given.
+/// Returns the keys and values passed to a visitor.
 fn visited(
     visit: impl FnOnce(&mut dyn FnMut(&[u8], &[u8]) -> ControlFlow<()>) -> tierce_cask::Result<()>,
 ) -> Model {
@@ -92,7 +92,7 @@ fn steps() -> impl Strategy<Value = Vec<Step>> {
 }
 
 fn key(n: u8) -> Vec<u8> {
-    // Keys of several lengths, the empty one among them.
+    // Keys of several lengths, including the empty one.
     match n {
         0 => Vec::new(),
         _ => format!("{n:03}").repeat(usize::from(n % 5) + 1).into_bytes(),
@@ -367,7 +367,7 @@ fn hot_keys_do_not_fill_the_disk() {
         db.put(b"cold", &[1; 3000]).unwrap();
         for i in 0..3000u32 {
             let key = (i % 7).to_le_bytes();
-            // Keys that come and go leave nothing but tombstones behind.
+            // Keys that come and go leave only tombstones behind.
             let passing = [b"passing".as_slice(), &i.to_le_bytes()].concat();
             db.put(&key, &[i as u8; 60]).unwrap();
             db.put(&passing, b"").unwrap();

@@ -1,4 +1,4 @@
-//! Reading past the page cache gives the same bytes as reading through it, at every alignment.
+//! Reading without the page cache returns the same bytes as reading through it, at every alignment.
 
 use rustix::fs::OFlags;
 use std::collections::BTreeMap;
@@ -57,7 +57,7 @@ fn check(disk: Arc<dyn Disk>, dir: &Path, index: IndexKind) {
             .map(|item| item.map(|(key, entry)| (key, entry.value.into_vec())).unwrap())
             .collect();
         assert_eq!(found, model);
-        // Once more, with some of it overwritten and compacted.
+        // Again, with some of it overwritten and compacted.
         for n in 0..100 {
             let key = format!("key{n}").into_bytes();
             db.put(&key, b"new").unwrap();
@@ -91,7 +91,7 @@ fn simulated_disk() {
     }
 }
 
-/// Where the file system knows direct I/O, finished segments are really read that way.
+/// If the file system supports direct I/O, finished segments are really read that way.
 #[test]
 fn descriptors_have_the_flag() {
     let dir = std::env::temp_dir().join(format!("tierce-cask-flag-{}", std::process::id()));

@@ -1,4 +1,5 @@
-//! Failing calls: a store that cannot be sure stops writing and says why; a full disk only waits.
+//! Failing calls: a store in an uncertain state stops writing and says why; a full disk only pauses
+//! writes.
 
 use std::collections::BTreeMap;
 use std::path::Path;
@@ -70,15 +71,15 @@ fn failed_call_latches_the_store_and_loses_nothing() {
             assert!(error.to_string().contains("/store"), "{context}");
             match db.put(b"later", b"") {
                 Err(Error::ReadOnly { cause }) => assert_eq!(cause, error.to_string()),
-                // Opening files for reading is no reason to stop writing.
+                // A failure to open files for reading is no reason to stop writing.
                 Ok(()) => {
                     assert!(kind == Fault::Open, "{context}");
                     model.insert(b"later".to_vec(), Vec::new());
                 }
                 Err(other) => panic!("{context}, then {other}"),
             }
-            // What was acknowledged is still read, and is there after any restart.
-            // The write that failed may be read as well, or not.
+            // Acknowledged writes are still readable, and exist after any restart. The failed write
+            // may be readable as well, or not.
             for (key, value) in &model {
                 let found = db.get(key).unwrap().unwrap().into_vec();
                 let is_failed =
@@ -115,7 +116,7 @@ fn lack_of_descriptors_refuses_a_write_and_passes() {
         while let Some((failed, error)) = work(&db, &mut model) {
             assert!(error.is_transient() && !error.is_no_space(), "{error}");
             refused += 1;
-            // Nothing of a refused write was kept.
+            // A refused write left nothing behind.
             if let Some((key, _)) = failed {
                 let kept = db.get(&key).unwrap().map(|value| value.into_vec());
                 assert_eq!(kept.as_ref(), model.get(&key), "after {skip}");
@@ -150,7 +151,7 @@ fn full_disk_refuses_writes_and_recovers() {
         assert_eq!(contents(&db), model, "with {capacity} bytes");
         let image = disk.now().after_kill(1);
         assert_eq!(contents(&open(&image, SyncPolicy::None).unwrap()), model);
-        // Space returns: everything goes on as if nothing had been.
+        // Space returns: everything continues normally.
         disk.set_capacity(None);
         for i in 0..80u8 {
             db.put(&[i], b"after").unwrap();

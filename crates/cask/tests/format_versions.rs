@@ -37,7 +37,7 @@ fn on(disk: &SimDisk) -> Arc<dyn Disk> {
     Arc::new(disk.clone())
 }
 
-/// Gives the manifest another version, with a checksum that is right.
+/// Gives the manifest another version, with a valid checksum.
 fn set_version(disk: &SimDisk, version: u32) {
     let mut bytes = disk.content(&manifest()).unwrap();
     bytes[8..12].copy_from_slice(&version.to_le_bytes());
@@ -68,7 +68,7 @@ fn a_log_notices_that_its_tail_is_missing() {
     misses_tail(open_log(&dead));
     let report = check_on(on(&dead), Path::new(DIR), |_| {}).unwrap();
     misses_tail(Err::<(), _>(report.problems.into_iter().next().unwrap()));
-    // The same when it was there at the start already.
+    // Same result if it existed from the start.
     let alive = disk.now().after_kill(1);
     let (again, records) = open_log(&alive).unwrap();
     assert_eq!(records, 1);
@@ -76,7 +76,7 @@ fn a_log_notices_that_its_tail_is_missing() {
     let dead = alive.now().after_kill(1);
     dead.erase(&tail());
     misses_tail(open_log(&dead));
-    // A log that was closed has everything in segments.
+    // A closed log has everything in segments.
     log.close().unwrap();
     disk.erase(&tail());
     assert!(check_on(on(&disk), Path::new(DIR), |_| {}).unwrap().problems.is_empty());

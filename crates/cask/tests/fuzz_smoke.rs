@@ -6,7 +6,7 @@ use tierce_harness::effort;
 
 const ROUNDS: u64 = 6_000;
 
-/// Chooses bytes.
+/// Generator of random bytes.
 struct Random(tierce_harness::Random);
 
 impl Random {
@@ -18,7 +18,7 @@ impl Random {
         self.next() % end
     }
 
-    /// Small numbers, as lengths and kinds are, and now and then a large one.
+    /// Returns mostly small numbers, as for lengths and kinds, and sometimes a large one.
     fn number(&mut self, len: usize) -> Vec<u8> {
         let number = match self.below(8) {
             0 => self.next(),
@@ -29,7 +29,7 @@ impl Random {
         number.to_le_bytes()[..len].to_vec()
     }
 
-    /// A record as it is in a segment: checksums, number, lengths, kind, compression, flags,
+    /// Appends a record as in a segment: checksums, number, lengths, kind, compression, flags,
     /// durable part, key, value and padding.
     fn record(&mut self, seq: u64, out: &mut Vec<u8>) {
         let (key_len, value_len) = (self.below(12) as usize, self.below(90) as usize);
@@ -50,7 +50,7 @@ impl Random {
         out.resize(start + (out.len() - start).next_multiple_of(8), 0);
     }
 
-    /// A batch head that says something about what follows it.
+    /// Appends a batch head that describes the records after it.
     fn batch(&mut self, seq: u64, out: &mut Vec<u8>) {
         let head = out.len();
         out.extend_from_slice(&[0; 8]);
@@ -61,7 +61,7 @@ impl Random {
         for member in 0..members {
             let at = out.len();
             self.record(seq + member, out);
-            // Without optional fields, but a member.
+            // No optional fields, but a member of a batch.
             out[at + 26] = 4;
         }
         let len = (out.len() - head - 48) as u64;
@@ -82,7 +82,7 @@ impl Random {
         out
     }
 
-    /// Entries of a hint file in one block.
+    /// Returns the entries of a hint file in one block.
     fn entries(&mut self) -> Vec<u8> {
         let mut out = Vec::new();
         for n in 0..self.below(10) as u8 {
@@ -91,7 +91,7 @@ impl Random {
         out
     }
 
-    /// Entries of a manifest behind a head.
+    /// Returns the entries of a manifest behind a head.
     fn segments(&mut self) -> Vec<u8> {
         let count = self.below(5) as u32;
         let mut out = vec![0; 12];
@@ -132,7 +132,7 @@ impl Random {
     }
 }
 
-/// Runs a target on inputs that `make` makes, some of them changed, and on plain random bytes.
+/// Runs a target on inputs from `make`, some of them mutated, and on plain random bytes.
 fn run(target: fn(&[u8]), rounds_part: u64, make: fn(&mut Random) -> Vec<u8>) {
     let seed = std::env::var("TIERCE_SEED").ok().and_then(|seed| seed.parse().ok()).unwrap_or(1);
     let rounds = effort(ROUNDS) / rounds_part;

@@ -1,4 +1,4 @@
-//! `open_files_max` limits the descriptors a store holds, seen from outside of it.
+//! `open_files_max` limits the descriptors of a store, as seen from outside.
 //!
 //! Alone in its file: descriptors belong to the process, and other tests would add theirs.
 
@@ -22,7 +22,7 @@ impl Drop for Scratch {
 /// Descriptors of this process that lead to segments in `dir`.
 fn open_segments(dir: &Path) -> usize {
     let descriptors = std::fs::read_dir("/proc/self/fd").unwrap();
-    // One that was closed since it was listed leads nowhere.
+    // A descriptor that was closed since the listing has no target.
     let targets = descriptors.filter_map(|entry| std::fs::read_link(entry.unwrap().path()).ok());
     targets.filter(|path| path.starts_with(dir) && path.to_string_lossy().contains(".seg")).count()
 }
@@ -57,7 +57,7 @@ fn no_more_segments_are_open_than_allowed() {
             for reader in 0..READERS as u32 {
                 let (db, stop, looks) = (&db, &stop, &looks);
                 scope.spawn(move || {
-                    // Until it was looked at often enough while reads went on.
+                    // Until it was checked often enough while reads went on.
                     for n in
                         (0..).take_while(|n| *n < 4000 || looks.load(Ordering::Relaxed) < LOOKS_MIN)
                     {
@@ -72,8 +72,8 @@ fn no_more_segments_are_open_than_allowed() {
                 looks.fetch_add(1, Ordering::Relaxed);
             }
         });
-        // Beside those kept: what is written, and what each reader holds while another one is
-        // already being closed behind its back.
+        // In addition to those kept: the segments being written, and one that each reader still
+        // holds while it is evicted and another one is opened.
         assert!(most <= OPEN_FILES_MAX + SHARDS + 2 * READERS, "{most} descriptors");
         assert!(most > SHARDS, "{most} descriptors: nothing was read meanwhile");
         let rest = open_segments(&path);

@@ -1,5 +1,5 @@
-//! `SyncPolicy::Every`: what was written longer ago than the interval survives a power cut, without
-//! anybody asking for it.
+//! `SyncPolicy::Every`: a write older than the interval survives a power cut, without an explicit
+//! flush.
 
 use std::path::Path;
 use std::sync::Arc;
@@ -21,7 +21,7 @@ fn open(disk: &SimDisk, sync: SyncPolicy) -> Db {
     Db::open_on(Arc::new(disk.clone()), Path::new("/store"), options).unwrap()
 }
 
-/// Whether every one of many power cuts at this moment would leave the key.
+/// Returns true if the key would survive every one of many power cuts at this moment.
 fn is_durable(disk: &SimDisk, key: &[u8]) -> bool {
     let now = disk.now();
     (0..16).all(|seed| {
@@ -41,7 +41,7 @@ fn the_clock_makes_writes_durable() {
         }
         db.write(&batch).unwrap();
         db.put(&[round], b"alone").unwrap();
-        // Waiting long enough shows it; a store that never syncs keeps this waiting for ever.
+        // Waits until it is durable; a store that never syncs would wait forever.
         while !(is_durable(&disk, &[round]) && is_durable(&disk, &[round, 0])) {
             std::thread::yield_now();
         }

@@ -1,5 +1,5 @@
-//! A read that fails is reported to its caller only: the store goes on reading and
-//! writing, and nothing that was written is lost or comes back.
+//! A failed read is reported to its caller only: the store continues to read and write, and no
+//! written data is lost or comes back.
 
 use std::collections::BTreeMap;
 use std::ops::ControlFlow;
@@ -35,10 +35,10 @@ fn make(index: IndexKind) -> (SimDisk, Db, Model) {
         db.put(&key, &value).unwrap();
         model.insert(key, value);
     }
-    // What is still in a tail is not read from the disk.
+    // Data in a tail is not read from the disk.
     db.close().unwrap();
     let db = open(&disk, index).unwrap();
-    // The first write looks for a tail of former times, which is not the read that is to fail.
+    // The first write looks for an older tail, which is not the read that should fail.
     for shard in 0..8u8 {
         db.put(&[shard], b"").unwrap();
         model.insert(vec![shard], Vec::new());
@@ -71,12 +71,12 @@ fn failed_read_is_told_once_and_latches_nothing() {
         for skip in 0..10 {
             disk.inject(Fault::Read, skip);
             let (found, failed): (Vec<_>, Vec<_>) = db.iter().partition(Result::is_ok);
-            // Records are read several at a time, and again one by one when that fails.
+            // Records are read several at a time, and again one by one if that fails.
             assert!(failed.len() <= 1, "one fault, at most one error");
             assert_eq!(found.len() + failed.len(), model.len());
             failed.into_iter().for_each(|item| assert_names_a_segment(&item.unwrap_err()));
         }
-        // A visitor comes by with fewer reads; a fault that is not met would stay.
+        // A visitor needs fewer reads; a fault that is not triggered would stay.
         for skip in 0..3 {
             disk.inject(Fault::Read, skip);
             let mut visits = 0;
@@ -111,7 +111,7 @@ fn compaction_that_cannot_read_changes_nothing() {
         for skip in 0..60 {
             let (disk, db, model) = make(index);
             disk.inject(Fault::Read, skip);
-            // Hint files that cannot be read are done without, and far faults are never met.
+            // Unreadable hint files are not required, and distant faults are never triggered.
             let Err(error) = db.compact() else { continue };
             assert!(error.to_string().contains("/store"), "{error}");
             failures += 1;
@@ -127,8 +127,8 @@ fn compaction_that_cannot_read_changes_nothing() {
     }
 }
 
-/// With the hash index, overwriting and deleting verify the old record's key on disk. When that
-/// fails, it is unknown what the write supersedes: going on would let the old value come back.
+/// With the hash index, overwriting and deleting verify the old record's key on disk. If that
+/// fails, the superseded record is unknown: continuing would let the old value come back.
 #[test]
 fn overwriting_what_cannot_be_read_leaves_no_second_truth() {
     for delete in [false, true] {
@@ -138,7 +138,7 @@ fn overwriting_what_cannot_be_read_leaves_no_second_truth() {
         let result = if delete { db.delete(key) } else { db.put(key, b"new") };
         assert_names_a_segment(&result.unwrap_err());
         assert!(matches!(db.put(b"other", b""), Err(Error::ReadOnly { .. })));
-        // Reading goes on, and opening again settles it: the write is on disk.
+        // Reading continues, and reopening resolves it: the write is on disk.
         assert_eq!(contents(&db), model);
         drop(db);
         match delete {
@@ -151,7 +151,7 @@ fn overwriting_what_cannot_be_read_leaves_no_second_truth() {
     }
 }
 
-/// The ordered index knows its keys, so writing reads nothing.
+/// The ordered index has its keys, so writing reads nothing.
 #[test]
 fn ordered_store_overwrites_what_cannot_be_read() {
     let (disk, db, mut model) = make(IndexKind::Ordered);

@@ -1,7 +1,7 @@
-//! Stores that released versions have written open with all their data.
+//! Stores written by released versions open with all their data.
 //!
-//! `tests/fixtures/<version>/` holds one for each kind of index, closed and killed. Before a format changes,
-//! the version before is frozen, by the code of that version:
+//! `tests/fixtures/<version>/` holds one for each kind of index, closed and killed. Before a format changes, the
+//! previous version is frozen, by the code of that version:
 //!
 //! ```text
 //! cargo test -p tierce-cask --test released_formats -- --ignored freeze_this_version
@@ -38,7 +38,7 @@ fn name(key: usize) -> Vec<u8> {
     format!("key:{key:05}").into_bytes()
 }
 
-/// Overwrites, deletes, batches, compressed records, and a compaction between them.
+/// Writes: overwrites, deletes, batches, compressed records, and a compaction between them.
 fn fill(db: &Db) {
     for key in 0..KEYS {
         db.put(&name(key), &value(key, 0)).expect("written");
@@ -56,7 +56,7 @@ fn fill(db: &Db) {
     db.put(b"empty value", b"").expect("written");
 }
 
-/// The same by rules instead of writes.
+/// Returns the same content, computed by rules instead of writes.
 fn expected() -> BTreeMap<Vec<u8>, Vec<u8>> {
     let mut contents = BTreeMap::new();
     for key in 0..KEYS {
@@ -85,7 +85,7 @@ fn stores_of_all_released_versions_open_with_all_their_data() {
             for end in ["closed", "killed"] {
                 let dir = TempDir::new();
                 thaw(&version.join(format!("{kind}-{end}")), dir.path());
-                // The second opening reads what this version has made of it.
+                // The second opening reads the files as this version rewrote them.
                 for _ in 0..2 {
                     let db = Db::open(dir.path(), options(index, Compression::None));
                     let db = db.unwrap_or_else(|error| panic!("{}: {error}", version.display()));
@@ -109,7 +109,7 @@ fn freeze_this_version() {
         let db = Db::open(dir.path(), options(index, Compression::Snappy)).expect("opened");
         fill(&db);
         assert_eq!(contents(&db), expected());
-        // What the death of the process would leave: nothing is done on the way out.
+        // As the death of the process would leave it: no shutdown work is done.
         freeze(dir.path(), &to(format!("{kind}-killed")));
         db.close().expect("closed");
         freeze(dir.path(), &to(format!("{kind}-closed")));

@@ -1,8 +1,8 @@
-//! A full disk can be emptied: deletes are accepted on it, and what they free comes back.
+//! A full disk can be emptied: deletes are accepted on it, and the space they free comes back.
 //!
-//! A store holds space in reserve for tombstones and for the output of compaction. These tests fill a
-//! small disk, or let other files fill it, and delete; and they go on at random, with a disk that
-//! shrinks and grows, with kills and power cuts, and compare with a map.
+//! A store holds space in reserve for tombstones and for the output of compaction. These tests fill a small disk, or
+//! let other files fill it, and delete. They also run random operations on a disk that shrinks and grows, with kills
+//! and power cuts, and compare with a map.
 
 use std::collections::BTreeMap;
 use std::path::Path;
@@ -61,7 +61,7 @@ fn fill(db: &Db, model: &mut Model, first: u64, value_len: usize) -> Error {
     unreachable!("the disk has an end")
 }
 
-/// Keys in an order that leaves something in every segment until the end.
+/// Returns keys in an order that leaves a live record in every segment until the end.
 fn scattered(model: &Model) -> Vec<Vec<u8>> {
     let mut keys: Vec<_> = model.keys().cloned().collect();
     let mut random = Random::new(7);
@@ -82,7 +82,7 @@ enum Restart {
 fn everything_is_deleted_from_a_full_disk_and_space_comes_back() {
     for (at, options) in all_options(8 << 10).iter().enumerate() {
         let restarts = [Restart::No, Restart::Close, Restart::Kill];
-        // Another one for each, or several.
+        // A different restart for each, or several.
         for restart in restarts.into_iter().cycle().skip(at).take(effort(1).min(restarts.len())) {
             for value_len in [[0, 700][(at / 2 + restart as usize) % 2]] {
                 let mut disk = SimDisk::new(at as u64);
@@ -100,7 +100,7 @@ fn everything_is_deleted_from_a_full_disk_and_space_comes_back() {
                     }
                     let image = disk.now().after_kill(1);
                     drop(db);
-                    // What closing has freed, another file takes.
+                    // Another file takes the space that closing has freed.
                     image.set_capacity(Some(image.used()));
                     db = open(&image, options);
                     disk = image;
@@ -174,7 +174,7 @@ fn a_directory_without_a_reserve_opens_on_a_full_disk_and_gets_one() {
         assert!(refused.is_no_space(), "{refused}");
         let Error::NoReserve { needed, .. } = refused else { panic!("{refused}") };
         assert!(refused.to_string().contains(&format!("RESERVE, in which {needed} bytes")));
-        // That much is enough, but for the segment of the new write and its list.
+        // This is enough, except for the segment of the new write and its list.
         image.set_capacity(Some(image.used() + needed + 4096));
         db.put(b"key", b"value").unwrap();
         model.insert(b"key".to_vec(), b"value".to_vec());
@@ -210,7 +210,7 @@ fn a_closed_store_holds_little() {
     assert!(open_len > 1 << 20 && closed_len < 16 << 10, "{open_len}, then {closed_len}");
 }
 
-/// A store on a disk that changes its size, and what must be in it.
+/// A store on a disk that changes its size, and its expected content.
 struct Life {
     disk: SimDisk,
     db: Option<Db>,
@@ -243,7 +243,7 @@ impl Life {
     }
 
     fn resize(&mut self, random: &mut Random) {
-        // Other files take what is free, or a part of it, or go.
+        // Other files take the free space, or a part of it, or are deleted.
         let space = [0, 300, 2000, 20_000][random.below(4)];
         self.disk.set_capacity(Some(self.disk.used() + space));
     }
@@ -299,7 +299,7 @@ fn nothing_is_lost_on_a_disk_that_shrinks_and_grows() {
     assert!(rarest > 10 * seeds, "{refused} refused, {deleted} deleted after that");
 }
 
-/// A kill at each call that changes the disk, while everything is deleted from a full one.
+/// Kills the process at each call that changes the disk, while everything is deleted from a full one.
 #[test]
 fn no_delete_is_lost_when_the_process_dies_on_a_full_disk() {
     let mut images = 0;
@@ -310,7 +310,7 @@ fn no_delete_is_lost_when_the_process_dies_on_a_full_disk() {
         let mut model = Model::new();
         fill(&db, &mut model, 0, 150);
         disk.record_history();
-        // Up to which call each key was there for certain, and from which on it is not.
+        // For each key, the last call at which it certainly exists, and the first at which it does not.
         let mut deletes = Vec::new();
         for key in scattered(&model) {
             let begun = disk.calls();

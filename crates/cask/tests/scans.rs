@@ -1,5 +1,5 @@
-//! Ranges that share what they load, compared with a `BTreeMap`: alone, together, while others
-//! write, stop midway or run short of memory, and over damage.
+//! Ranges that share loaded data, compared with a `BTreeMap`: alone, together, during writes,
+//! stopped midway, short of memory, and with damage.
 
 use proptest::prelude::*;
 use std::collections::BTreeMap;
@@ -48,11 +48,11 @@ fn value(n: u16, version: u32) -> Vec<u8> {
     value
 }
 
-/// What a range that is being stepped through may still say.
+/// Items that a range under test may still return.
 struct Watched {
     range: Range,
     forward: bool,
-    /// Every value each key had since the range began, `None` for having none.
+    /// Every value each key had since the range began, `None` for absence.
     possible: BTreeMap<Vec<u8>, Vec<Option<Vec<u8>>>>,
     last: Option<Vec<u8>>,
     ended: bool,
@@ -86,7 +86,7 @@ impl Watched {
                 })
         };
         for (passed, values) in &self.possible {
-            // A key that existed all the time is not passed over.
+            // A key that existed throughout is not skipped.
             assert!(!between(passed) || values.contains(&None), "{passed:?} was left out");
         }
         let Some((key, entry)) = item else {
@@ -134,7 +134,8 @@ fn check(memory: usize, placement: Placement, steps: Vec<Step>) {
         db.put(&key(n), &value(n, 0)).unwrap();
         model.insert(key(n), value(n, 0));
     }
-    // Watched ranges, and whether they are of now (and so may see changes) or of a snapshot.
+    // Ranges under test, with true for those of now (which may see changes), false for those of a
+    // snapshot.
     let mut ranges: Vec<(Watched, bool)> = Vec::new();
     for (version, step) in (1..).zip(steps) {
         let changed = match step {
@@ -182,7 +183,7 @@ fn check(memory: usize, placement: Placement, steps: Vec<Step>) {
             current.for_each(|(watched, _)| watched.note(&key(n), value.clone()));
         }
         let memory_now = db.stats().scan_bytes as usize;
-        // A window is planned for a quarter, and goes over that by less than a record.
+        // A window is planned for a quarter, and exceeds that by less than a record.
         assert!(memory_now <= memory + memory / 4 + 100, "{memory_now} of {memory}");
     }
     for (watched, _) in &mut ranges {
@@ -260,7 +261,7 @@ fn visiting_is_the_same_as_iterating() {
         })
         .unwrap();
         assert!(visited.iter().map(|(k, v)| (k, v)).eq(&model), "{compression:?}");
-        // Breaking off leaves the range where it is.
+        // Breaking off keeps the range's position.
         let mut range = db.range(b"", b"").unwrap();
         let mut left = 300;
         range
@@ -281,7 +282,7 @@ fn damage_is_told_to_each_range_at_its_key() {
     let (db, model) = filled(&disk, plain(), 600);
     db.close().unwrap();
     drop(db);
-    // Somewhere inside the value of one record.
+    // Inside the value of one record.
     let needle = value(250, 7);
     let (path, at) = disk
         .paths()
@@ -335,7 +336,8 @@ fn failing_reads_hurt_no_more_than_one_key() {
                 }
             }
         }
-        // A read for all is made up for by each; one that a range makes itself is an error.
+        // A failed shared read is made up for by each range; a failed read of a range itself is an
+        // error.
         assert!(failed <= 1, "{failed} failures after {skip} reads");
         assert!(ranges.iter_mut().all(|range| range.next().is_none()));
     }
@@ -345,7 +347,7 @@ fn failing_reads_hurt_no_more_than_one_key() {
 fn a_range_sees_what_was_written_before_it_began() {
     let disk = SimDisk::new(1);
     let (db, mut model) = filled(&disk, options(64 << 20), 600);
-    // Keeps what it loaded in memory the whole time.
+    // Keeps its loaded data in memory the whole time.
     let mut first = db.range(b"", b"").unwrap();
     first.by_ref().take(100).for_each(|item| drop(item.unwrap()));
     for n in 0..40 {
@@ -362,7 +364,7 @@ fn a_range_sees_what_was_written_before_it_began() {
     }
 }
 
-/// Threads that scan, stop midway and begin again while others write, on tight memory.
+/// Threads scan, stop midway and restart while others write, with little memory.
 #[test]
 fn scanners_in_threads_agree_while_others_write() {
     const KEYS: u16 = 600;
@@ -421,7 +423,7 @@ fn scanners_in_threads_agree_while_others_write() {
             stop.store(true, Ordering::Relaxed);
             writer.join().unwrap();
         });
-        // One that stood still all the time goes on where it was.
+        // A range that made no progress all the time continues from its position.
         let rest: Vec<_> = stalled.into_inner().unwrap().map(|item| item.unwrap().0).collect();
         assert!(rest.iter().eq(model.keys().skip(100)));
         db.close().unwrap();

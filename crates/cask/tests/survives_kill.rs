@@ -1,9 +1,9 @@
-//! A real process, really killed, again and again, in the same store.
+//! A real process, killed again and again, in the same store.
 //!
-//! The writer says what was acknowledged. After each kill the store is opened here: every
-//! acknowledged write is there, or the one that was in progress after it; no other key, no older
-//! value. `TIERCE_KILL_CYCLES` is the number of kills; `scripts/kill-loop` raises it, and builds the
-//! writer, an example, which cargo does not when asked for this test alone.
+//! The writer reports acknowledged writes. After each kill the store is opened here: every acknowledged write is
+//! there, or the one that was in progress after it; no other key, no older value. `TIERCE_KILL_CYCLES` is the number
+//! of kills; `scripts/kill-loop` raises it, and builds the writer, an example, which cargo does not build for this
+//! test alone.
 
 use std::collections::HashMap;
 use std::io::{BufRead, BufReader};
@@ -12,7 +12,7 @@ use std::process::{Command, Stdio};
 use tierce_cask::{Db, IndexKind, Options};
 use tierce_harness::effort;
 
-/// A directory that goes away with the test.
+/// A directory that is removed with the test.
 struct Scratch(PathBuf);
 
 impl Scratch {
@@ -29,14 +29,14 @@ impl Drop for Scratch {
     }
 }
 
-/// Cargo puts examples beside the folder of test programs.
+/// Cargo puts examples next to the folder of test programs.
 fn writer() -> PathBuf {
     let test = std::env::current_exe().unwrap();
     let profile = test.parent().and_then(Path::parent).unwrap();
     profile.join("examples").join("cask_writer")
 }
 
-/// Lets the writer run until it has said `lines` lines, kills it, and returns all it said.
+/// Lets the writer run until it has reported `lines` lines, kills it, and returns its whole output.
 fn run_and_kill(dir: &Path, round: u64, index: &str, lines: usize) -> Vec<String> {
     let mut child = Command::new(writer())
         .args([dir.to_str().unwrap(), &round.to_string(), index])
@@ -46,7 +46,7 @@ fn run_and_kill(dir: &Path, round: u64, index: &str, lines: usize) -> Vec<String
     let mut output = BufReader::new(child.stdout.take().unwrap());
     let mut said = Vec::new();
     let mut line = String::new();
-    // After the kill, what is left in the pipe was acknowledged as well.
+    // Lines left in the pipe after the kill were acknowledged as well.
     while output.read_line(&mut line).unwrap() > 0 {
         if line.ends_with('\n') {
             said.push(std::mem::take(&mut line));
@@ -74,7 +74,7 @@ fn check(index: &str, kind: IndexKind) {
         }
         let options = Options { index: kind, ..Options::default() };
         let db = Db::open(&scratch.0, options).unwrap();
-        // Each of the four threads may have made one more write than it could say.
+        // Each of the four threads may have made one more write than it reported.
         let mut unsaid = 0;
         for (key, value) in &mut acknowledged {
             let found = db.get(key.as_bytes()).unwrap();
@@ -98,7 +98,7 @@ fn check(index: &str, kind: IndexKind) {
     }
 }
 
-/// Whether a value was written after another one, a deletion counting as earliest.
+/// Returns true if a value was written after another one, a deletion counting as earliest.
 fn is_later(a: &str, b: &str) -> bool {
     let number = |value: &str| -> Option<(u64, u64)> {
         let mut words = value.split('.');

@@ -1,4 +1,4 @@
-//! Checking finds every flipped bit of a segment; repairing saves every record that is whole.
+//! Checking finds every flipped bit of a segment; repairing saves every intact record.
 
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
@@ -26,7 +26,7 @@ fn contents(db: &Db) -> Model {
     db.iter().map(|item| item.map(|(key, entry)| (key, entry.value.into_vec())).unwrap()).collect()
 }
 
-/// A closed store in which every key was written once, except that some were deleted.
+/// Returns a closed store in which every key was written once, except that some were deleted.
 fn make() -> (SimDisk, Model) {
     let disk = SimDisk::new(5);
     let db = open(&disk, "/old");
@@ -98,7 +98,7 @@ fn every_flipped_bit_of_a_segment_is_found_and_costs_at_most_one_record() {
             assert!(repaired.bytes_skipped > 0);
             let found = contents(&open(&image, "/new"));
             let lost = model.iter().filter(|(key, value)| found.get(*key) != Some(value)).count();
-            // A lost tombstone lets its key come back instead.
+            // A lost tombstone instead lets its key come back.
             let back = found.keys().filter(|key| !model.contains_key(*key)).count();
             assert!(lost + back <= 1, "{} bit {bit}: {lost} lost, {back} back", path.display());
         }

@@ -1,13 +1,13 @@
-//! What a request costs this client and a server, in throughput and CPU time.
+//! Measures the cost of a request for this client and a server, in throughput and CPU time.
 //!
 //! ```text
 //! cargo run --release -p tierce-client --example load -- pedrokv 127.0.0.1:1082 get \
 //!     requests=4000000 window=1024 producers=1 clients=1 face=callback pid=1234
 //! ```
 //!
-//! `pid` is a server whose CPU time is added, `face` one of `callback`, `future` and `sync`. With `put`
-//! before `get`, the keys are there. Keys have 16 bytes, values 100. Without an address, `-`, the small
-//! server of the tests answers in this process, and its CPU time counts as well.
+//! `pid` is a server whose CPU time is added. `face` is one of `callback`, `future` and `sync`. Run `put` before
+//! `get`, so that the keys exist. Keys have 16 bytes, values 100. If the address is `-`, the small server of the
+//! tests answers in this process, and its CPU time counts as well.
 
 use std::collections::HashMap;
 use std::fs;
@@ -19,14 +19,14 @@ use std::time::{Duration, Instant};
 use tierce_client::testing::FakeServer;
 use tierce_client::{Config, Error, Reply, pedrokv, resp};
 
-/// Records that are written and read.
+/// Number of records.
 const RECORDS: u64 = 100_000;
 
 const VALUE: [u8; 100] = [b'v'; 100];
 
 type Got = Result<Option<Vec<u8>>, Error>;
 
-/// The parts of the clients that are measured.
+/// Operations of a client that are measured.
 trait Target: Send + Sync + 'static {
     fn get_with(&self, key: &[u8], done: Arc<AtomicU64>);
     fn put_with(&self, key: &[u8], done: Arc<AtomicU64>);
@@ -59,7 +59,7 @@ macro_rules! target {
 target!(pedrokv::Client, put_with);
 target!(resp::Client, set_with);
 
-/// One writer, so that counting costs next to nothing.
+/// Counts a completed request. There is only one writer, so counting costs almost nothing.
 fn count(done: &AtomicU64, result: Result<bool, Error>) {
     if result.expect("the server answers") {
         done.store(done.load(Ordering::Relaxed) + 1, Ordering::Relaxed);
@@ -107,7 +107,7 @@ impl Options {
     }
 }
 
-/// CPU time of a process, in nanoseconds. Ticks are a hundredth of a second.
+/// Returns the CPU time of a process in nanoseconds. A tick is a hundredth of a second.
 fn cpu_ns(pid: u64) -> u64 {
     let stat = fs::read_to_string(format!("/proc/{pid}/stat")).expect("the process lives");
     let fields: Vec<&str> = stat[stat.rfind(')').expect("a name") + 2..].split(' ').collect();
@@ -182,7 +182,7 @@ fn run_async(options: &Options) -> u64 {
     each * producers
 }
 
-/// A thousand futures at a time.
+/// Makes requests with a thousand futures at a time.
 fn get_futures(client: &dyn Target, requests: u64, done: &Arc<AtomicU64>) {
     let mut replies = Vec::new();
     for start in (0..requests).step_by(1000) {

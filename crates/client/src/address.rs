@@ -6,10 +6,10 @@ use std::net::SocketAddr;
 use std::path::PathBuf;
 use std::str::FromStr;
 
-/// Begins the text of an address that is a path.
+/// Prefix of an address that is a path.
 const UNIX_PREFIX: &str = "unix:";
 
-/// Where a server listens.
+/// Address of a server.
 ///
 /// ```
 /// use tierce_client::Address;
@@ -21,8 +21,8 @@ const UNIX_PREFIX: &str = "unix:";
 /// ```
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub enum Address {
-    /// `host:port`. A name is resolved whenever a connection is made, by the thread that makes it,
-    /// and its first address counts.
+    /// `host:port`. The thread that connects resolves a name before each connection, and uses its
+    /// first address.
     Tcp(String),
     /// The path of a Unix socket. Written as `unix:/path`, or as a path that begins with a slash.
     Unix(PathBuf),

@@ -1,4 +1,4 @@
-//! A connection that the calling thread reads and writes itself.
+//! A connection that the calling thread itself reads and writes.
 
 use std::io::{self, ErrorKind, Read, Write};
 use std::net::TcpStream;
@@ -20,7 +20,7 @@ use crate::socket::resolve;
 use crate::tls::TlsSession;
 use crate::window::Repeat;
 
-/// One request at a time, and a connection that is made anew when it was lost.
+/// A connection with one request at a time. It reconnects after it was lost.
 pub(crate) struct Connection<F> {
     address: Address,
     config: Config,
@@ -33,7 +33,7 @@ pub(crate) struct Connection<F> {
     random: u64,
 }
 
-/// A socket that blocks.
+/// A blocking socket.
 #[derive(Debug)]
 struct Stream {
     socket: Socket,
@@ -95,8 +95,8 @@ impl<F: Framing + Default> Connection<F> {
         Ok(())
     }
 
-    /// Makes a request and waits for its answer, from which `read` makes the result. After a failure
-    /// it is made again if that is allowed, as often as the configuration says.
+    /// Makes a request, waits for the answer and converts it with `read`. After a failure, repeats the request if
+    /// that is allowed, as often as the configuration says.
     pub(crate) fn request<T>(
         &mut self,
         encode: impl Fn(&mut Vec<u8>) -> Result<(), Error>,
@@ -133,13 +133,13 @@ impl<F: Framing + Default> Connection<F> {
         let id = self.next_id;
         self.next_id = id.wrapping_add(1);
         F::set_id(&mut self.output, id);
-        // After a failure, an answer may be under way that belongs to no later request.
+        // After a failure, an answer may still arrive that belongs to no later request.
         self.send()
             .and_then(|()| self.receive(Some(id), replies, until))
             .inspect_err(|_| self.stream = None)
     }
 
-    /// Returns the error if the request is not to be made again, or waits.
+    /// Waits before a repetition, or returns the error if the request must not be repeated.
     fn wait_to_repeat(
         &mut self,
         error: Error,
@@ -170,7 +170,7 @@ impl<F: Framing + Default> Connection<F> {
         stream.write_all(&self.output).map_err(lost)
     }
 
-    /// Receives until the answer is complete: that of this id, if the protocol has ids.
+    /// Receives until the answer is complete. If the protocol has ids, it must have this id.
     fn receive(
         &mut self,
         id: Option<u32>,
@@ -184,7 +184,7 @@ impl<F: Framing + Default> Connection<F> {
                 }
                 return Ok(frame);
             }
-            // The timeout of the socket bounds the wait for a byte, this a slow trickle of them.
+            // The socket's timeout bounds the wait for one byte; this check bounds a slow trickle of bytes.
             if until.is_some_and(|until| Instant::now() >= until) {
                 return Err(Error::TimedOut { sent: true });
             }
@@ -200,7 +200,7 @@ impl<F: Framing + Default> Connection<F> {
         }
     }
 
-    /// Ends the connection. The next request makes another one.
+    /// Closes the connection. The next request reconnects.
     pub(crate) fn disconnect(&mut self) {
         self.stream = None;
     }
@@ -225,7 +225,7 @@ impl Stream {
         Ok(stream)
     }
 
-    /// Encrypts the connection, if that is wanted.
+    /// Encrypts the connection if the configuration asks for it.
     #[cfg(feature = "tls")]
     fn shake_hands(mut self, config: &Config) -> io::Result<Stream> {
         if let Some(tls) = &mut self.tls {
@@ -239,7 +239,7 @@ impl Stream {
     fn write_all(&mut self, bytes: &[u8]) -> io::Result<()> {
         #[cfg(feature = "tls")]
         if let Some(tls) = &mut self.tls {
-            // The socket blocks, so that less means that the time is over.
+            // The socket blocks, so a short write means that the time is over.
             return match tls.send(self.socket.as_fd(), bytes)? {
                 sent if sent == bytes.len() => Ok(()),
                 _ => Err(ErrorKind::TimedOut.into()),
@@ -278,7 +278,7 @@ impl Socket {
         Ok(socket)
     }
 
-    /// How long a read or a write may take.
+    /// Sets the time limit of a read or a write.
     fn set_timeout(&self, timeout: Option<Duration>) -> io::Result<()> {
         match self {
             Socket::Tcp(stream) => {

@@ -5,27 +5,27 @@ use std::sync::Arc;
 
 use crate::error::Error;
 
-/// The whole frame that answers a request, or why there is none.
+/// The whole frame that answers a request, or the reason why there is none.
 pub(crate) type Outcome<'a> = Result<&'a [u8], Error>;
 
 type Function = dyn FnOnce(Outcome<'_>) + Send;
 
-/// A caller that waits for an answer and may lose interest.
+/// A caller that waits for an answer and may give up.
 pub(crate) trait Recipient: Send + Sync {
     fn receive(&self, outcome: Outcome<'_>);
 
-    /// Whether the answer is still wanted. A request may be dropped if not, until it is sent.
+    /// Returns false if the caller has given up. The request may then be dropped, unless it was sent.
     fn is_waiting(&self) -> bool;
 }
 
 enum Target {
     Function(Box<Function>),
-    /// What futures wait at. There is an allocation for it anyway, so it gets no other one.
+    /// Cell that a future waits at. It has an allocation anyway, so it needs no second one.
     Recipient(Arc<dyn Recipient>),
 }
 
-/// A target that is called exactly once: with an outcome, or with [`Error::Closed`] when it is dropped,
-/// whatever may have led there.
+/// A target that is called exactly once: with an outcome, or with [`Error::Closed`] if it is dropped for whatever
+/// reason.
 pub(crate) struct Callback {
     target: Option<Target>,
 }
@@ -40,7 +40,7 @@ impl Callback {
         Callback { target: Some(Target::Recipient(recipient)) }
     }
 
-    /// Whether the answer is still wanted. For functions it always is.
+    /// Returns false if the caller has given up. Functions always want their answer.
     pub(crate) fn is_wanted(&self) -> bool {
         match &self.target {
             Some(Target::Recipient(recipient)) => recipient.is_waiting(),
@@ -48,7 +48,7 @@ impl Callback {
         }
     }
 
-    /// Calls the target. A panic in it is reported as any other panic, and ends here: the thread has
+    /// Calls the target. A panic in it is reported like any other panic, but does not unwind further: the thread has
     /// other callbacks to serve.
     pub(crate) fn call(mut self, outcome: Outcome<'_>) {
         self.call_once(outcome);

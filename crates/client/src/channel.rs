@@ -1,4 +1,4 @@
-//! A window, and the thread that serves it.
+//! A window, and the I/O thread that serves it.
 
 use std::hash::{BuildHasher, RandomState};
 use std::io;
@@ -18,8 +18,7 @@ use crate::reply::Reply;
 use crate::wakeup::Wakeup;
 use crate::window::{LinkStatus, Repeat, Window};
 
-/// The way to one server, shared by the clones of a client. It is closed when the last one is
-/// dropped.
+/// The connection to one server, shared by the clones of a client. Dropping the last clone closes it.
 pub(crate) struct Channel {
     window: Arc<Window>,
     address: Address,
@@ -27,7 +26,7 @@ pub(crate) struct Channel {
 }
 
 impl Channel {
-    /// Starts the thread, which connects by itself.
+    /// Starts the thread, which connects on its own.
     ///
     /// # Errors
     /// If the operating system has no descriptors or threads left.
@@ -49,7 +48,7 @@ impl Channel {
     /// Blocks until there is a connection.
     ///
     /// # Errors
-    /// If the first attempt has failed.
+    /// If the first attempt fails.
     pub(crate) fn wait_connected(&self, within: Duration) -> Result<(), Error> {
         match self.window.wait_link(within) {
             LinkStatus::Up => Ok(()),
@@ -58,7 +57,7 @@ impl Channel {
         }
     }
 
-    /// Whether the last attempt to connect has failed.
+    /// Returns true if the last attempt to connect has failed.
     pub(crate) fn is_down(&self) -> bool {
         matches!(self.window.link(), LinkStatus::Down(_))
     }
@@ -71,7 +70,7 @@ impl Channel {
         &self.address
     }
 
-    /// Makes a request whose answer is a future. `read` makes the answer of what was received.
+    /// Makes a request and returns a future. `read` converts the received bytes to the answer.
     pub(crate) fn ask<T: Send + 'static>(
         &self,
         encode: impl FnOnce(&mut Vec<u8>) -> Result<(), Error>,
@@ -84,7 +83,7 @@ impl Channel {
         reply
     }
 
-    /// Makes a request with one answer for a callback, as soon as there is room in the window.
+    /// Makes a request with a callback, as soon as the window has room.
     #[inline]
     pub(crate) fn call(
         &self,
@@ -98,21 +97,21 @@ impl Channel {
         }
     }
 
-    /// Completes all requests with [`Error::Closed`] and ends the thread. When it returns, no more
-    /// callbacks are called, unless it is called by one of them.
+    /// Completes all requests with [`Error::Closed`] and ends the thread. After it returns, no more callbacks are
+    /// called, unless a callback is the caller.
     pub(crate) fn close(&self) {
         self.window.close();
         let thread = self.thread.lock().unwrap_or_else(PoisonError::into_inner).take();
         match thread {
             Some(thread) if thread.thread().id() != thread::current().id() => {
-                // The thread has no panics of its own to report: those of callbacks are caught.
+                // The thread has no panics of its own to report: panics of callbacks are caught.
                 let _ = thread.join();
             }
             _ => {}
         }
     }
 
-    /// Waits until nothing is in flight, so long at most, and closes. Whether all was completed.
+    /// Waits at most `within` until nothing is in flight, and closes. Returns true if all completed.
     pub(crate) fn finish(&self, within: Duration) -> bool {
         let is_idle = self.window.wait_idle(within);
         self.close();
@@ -134,45 +133,44 @@ impl Drop for Channel {
     }
 }
 
-/// What every client offers besides its requests.
+/// Methods that every client has besides its requests.
 macro_rules! window_of_channel {
     ($client:ty) => {
         impl $client {
-            /// Becomes ready when the window has room. Nothing is reserved: others may be faster.
+            /// Becomes ready when the window has room. Reserves nothing: another caller may be faster.
             pub fn ready(&self) -> Reply<Result<(), Error>> {
                 self.channel.ready()
             }
 
-            /// Requests in flight or waiting in line. A request that has just completed may still count, since
-            /// the slots of all requests answered together are returned together.
+            /// Returns the number of requests in flight or waiting in line. A request that has just completed may
+            /// still count, because requests that are answered together return their slots together.
             pub fn outstanding(&self) -> usize {
                 self.channel.outstanding()
             }
 
-            /// Whether there is a connection now.
+            /// Returns true if there is a connection now.
             pub fn is_connected(&self) -> bool {
                 self.channel.is_connected()
             }
 
-            /// Whether the last attempt to connect failed. The client keeps trying.
+            /// Returns true if the last attempt to connect failed. The client keeps trying.
             pub fn is_down(&self) -> bool {
                 self.channel.is_down()
             }
 
-            /// The address of the server.
+            /// Returns the address of the server.
             pub fn address(&self) -> &Address {
                 self.channel.address()
             }
 
-            /// Closes the client: requests in flight, waiting in line or made later complete with
-            /// [`Error::Closed`]. When this returns, all callbacks have been called, unless one of them is
-            /// the caller.
+            /// Closes the client: requests in flight, waiting in line or made later complete with [`Error::Closed`].
+            /// All callbacks have been called when this returns, unless one of them is the caller.
             pub fn close(&self) {
                 self.channel.close();
             }
 
-            /// Waits at most `within` for the requests in flight, then closes the client. Returns whether all
-            /// of them completed in time.
+            /// Waits at most `within` for the requests in flight, then closes the client. Returns true if all of them
+            /// completed in time.
             pub fn finish(&self, within: std::time::Duration) -> bool {
                 self.channel.finish(within)
             }

@@ -4,11 +4,10 @@ use std::time::Duration;
 
 use crate::window::Repeat;
 
-/// The largest window. Beyond it, the table of requests would be larger than what a processor keeps
-/// at hand, and nothing is gained.
+/// Largest window. A larger one gains nothing: the table of requests would not fit the processor's cache.
 pub const MAX_INFLIGHT_MAX: usize = 1 << 20;
 
-/// How a client behaves. Change what you need of the default:
+/// Options of a client. Change some of the defaults:
 ///
 /// ```
 /// use std::time::Duration;
@@ -19,59 +18,58 @@ pub const MAX_INFLIGHT_MAX: usize = 1 << 20;
 /// ```
 #[derive(Clone, Debug)]
 pub struct Config {
-    /// The window: how many requests can have been made and not completed, exactly. With 1, each
-    /// request waits for the one before. At least 1, at most [`MAX_INFLIGHT_MAX`]; 4096 unless told.
+    /// Size of the window: the exact maximum of requests made and not completed. With 1, each request waits for the
+    /// one before. At least 1, at most [`MAX_INFLIGHT_MAX`]; default 4096.
     pub max_inflight: usize,
-    /// How long a request may take in all: from when the client takes it up, over the wait for a
-    /// connection and all repetitions, to the answer. `None` is for ever; 5 seconds unless told.
+    /// Time limit of a request from its start to the answer, including the wait for a connection and all repetitions.
+    /// `None` means no limit; default 5 seconds.
     pub timeout: Option<Duration>,
-    /// How long one attempt at a request may take, if the request may be repeated. `None`, the
-    /// default, repeats requests only after a connection was lost.
+    /// Time limit of one attempt, if the request may be repeated. With `None`, the default, a request is only
+    /// repeated after a connection was lost.
     pub attempt_timeout: Option<Duration>,
-    /// How often a request may be repeated that was sent and not answered. Only reads are repeated,
-    /// and what [`Config::retry_writes`] adds. 2 unless told.
+    /// Maximum number of repetitions of a request that was sent and not answered. Applies to reads, and with
+    /// [`Config::retry_writes`] to writes; default 2.
     pub retries: u32,
-    /// Whether writes that have the same outcome when they are made twice (Put, Delete, SET, DEL)
-    /// are repeated, too. If another client writes the same key between the two, the second one undoes
-    /// that; and a repeated delete may find the key gone. Off unless told.
+    /// True if idempotent writes (Put, Delete, SET, DEL) are repeated, too. If another client writes the same key in
+    /// between, the repetition undoes that write. A repeated delete may find no key. Off by default.
     pub retry_writes: bool,
-    /// How long a repetition waits: 10 ms, at most 1 s unless told.
+    /// Wait before a repetition: by default from 10 ms to 1 s.
     pub backoff: Backoff,
-    /// How long the client waits before it tries to connect again: 50 ms, at most 2 s unless told.
-    /// After the loss of a connection that worked, the first attempt is made at once.
+    /// Wait before the next attempt to connect: by default from 50 ms to 2 s. If a working connection is lost, the
+    /// first attempt is made at once.
     pub reconnect: Backoff,
-    /// How long connecting may take, greeting included. 2 seconds unless told.
+    /// Time limit of connecting, including the greeting; default 2 seconds.
     pub connect_timeout: Duration,
-    /// What becomes of requests while there is no connection.
+    /// Policy for requests while there is no connection.
     pub offline: Offline,
-    /// How connections are encrypted, if they are. Those to Unix sockets are not.
+    /// Encryption of connections, if any. Connections to Unix sockets are never encrypted.
     #[cfg(feature = "tls")]
     pub tls: Option<crate::Tls>,
 }
 
-/// What becomes of requests while there is no connection.
+/// Policy for requests while there is no connection.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Offline {
-    /// They wait for one, as long as their timeout allows.
+    /// Requests wait for a connection until their timeout.
     #[default]
     Wait,
-    /// They wait for the first attempt to connect; once an attempt has failed, they fail with
+    /// Requests wait for the first attempt to connect. After a failed attempt they fail with
     /// [`Unreachable`](crate::Error::Unreachable), until there is a connection again.
     Fail,
 }
 
-/// Waits that double each time and are cut at random, so that clients that fail together do not
-/// come back together.
+/// Exponential backoff: each wait doubles. A random part is subtracted, so that clients that fail together do not
+/// return together.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Backoff {
-    /// The first wait, before it is cut by up to a half.
+    /// First wait, before up to a half of it is subtracted.
     pub first: Duration,
-    /// No wait is longer.
+    /// Upper bound of a wait.
     pub max: Duration,
 }
 
 impl Backoff {
-    /// The wait after so many failures, of which there is one at least. `random` is any number.
+    /// Returns the wait after so many failures, at least one. `random` is any number.
     pub(crate) fn wait_ms(&self, failures: u32, random: u64) -> u64 {
         let doublings = failures.saturating_sub(1).min(32);
         let whole = millis(self.first).saturating_mul(1 << doublings).min(millis(self.max));
@@ -99,18 +97,18 @@ impl Default for Config {
 }
 
 impl Config {
-    /// Whether writes are repeated.
+    /// Returns the policy for repeated writes.
     pub(crate) fn write_repeat(&self) -> Repeat {
         if self.retry_writes { Repeat::Yes } else { Repeat::No }
     }
 
-    /// The window, within its bounds.
+    /// Returns the size of the window, within its bounds.
     pub(crate) fn window(&self) -> usize {
         self.max_inflight.clamp(1, MAX_INFLIGHT_MAX)
     }
 }
 
-/// Whole milliseconds, at least one: nothing here is finer.
+/// Converts to whole milliseconds, at least one. The client has no finer timer.
 pub(crate) fn millis(duration: Duration) -> u64 {
     u64::try_from(duration.as_millis()).unwrap_or(u64::MAX / 4).max(1)
 }

@@ -1,8 +1,8 @@
-//! The I/O thread: carries bytes between a socket and the engine, and tells it the time.
+//! The I/O thread: moves bytes between a socket and the engine, and tells the engine the time.
 //!
-//! In one turn, the engine gets the received bytes and calls callbacks; then, under one lock, their slots are
-//! returned and all new requests taken, which leave in one `send`. The thread then sleeps until bytes arrive, a
-//! new request wakes it, or a deadline comes.
+//! In one turn, the engine gets the received bytes and calls callbacks, while nothing is locked. Then, under one lock,
+//! their slots are returned and all new requests taken; one `send` sends these. The thread then sleeps until bytes
+//! arrive, a new request wakes it, or a deadline comes.
 
 use std::io::{self, ErrorKind};
 use std::os::fd::OwnedFd;
@@ -20,10 +20,10 @@ use crate::framing::Framing;
 use crate::socket::Socket;
 use crate::window::{Submission, Window};
 
-/// Marks the events of the wakeup. Sockets are numbered from 1.
+/// Token of the wakeup's events. Sockets are numbered from 1.
 const WAKEUP_TOKEN: u64 = 0;
 
-/// Longest sleep, which keeps far deadlines inside the range of the system call.
+/// Longest sleep. Keeps far deadlines inside the range of the system call.
 const SLEEP_MS_MAX: u64 = 24 * 3600 * 1000;
 
 pub(crate) struct Driver<F> {
@@ -33,18 +33,18 @@ pub(crate) struct Driver<F> {
     config: Config,
     epoll: OwnedFd,
     socket: Option<Socket>,
-    /// The token of the socket, so that no event of an older one is taken for one of it.
+    /// Token of the socket. Events of an older socket have another token.
     token: u64,
     is_readable: bool,
     is_writable: bool,
-    /// Whether the peer has ended the connection. It was reported, and will not be again.
+    /// True if the peer has closed the connection. The kernel reports that only once.
     has_ended: bool,
     batch: Submission,
     start: Instant,
 }
 
 impl<F: Framing> Driver<F> {
-    /// Makes what can fail, before the thread is started.
+    /// Does everything that can fail, before the thread is started.
     pub(crate) fn new(
         engine: Engine<F>,
         window: Arc<Window>,
@@ -84,7 +84,7 @@ impl<F: Framing> Driver<F> {
                 break;
             }
             self.send(now_ms);
-            // What was completed after the exchange has slots to give back first.
+            // Requests completed after the exchange must first return their slots.
             if exchanged.is_asleep && !self.window.has_credits() && !self.is_readable {
                 self.sleep();
             }
@@ -97,14 +97,14 @@ impl<F: Framing> Driver<F> {
         self.start.elapsed().as_millis() as u64
     }
 
-    /// Hands over what has arrived.
+    /// Passes the received bytes to the engine.
     fn receive(&mut self, now_ms: u64) {
         while let Some(socket) = self.socket.as_mut().filter(|_| self.is_readable) {
             let was_handshaking = socket.is_handshaking();
             let space = self.engine.space();
             let room = space.len();
             let received = socket.receive(space);
-            // What could not be sent before can be now.
+            // Bytes that the handshake delayed can be sent now.
             self.is_writable |= was_handshaking && !socket.is_handshaking();
             match received {
                 Ok(0) => {
@@ -112,8 +112,8 @@ impl<F: Framing> Driver<F> {
                     self.lost(now_ms, ErrorKind::UnexpectedEof);
                 }
                 Ok(count) => {
-                    // Otherwise the socket is empty, and what comes later is reported anew, except
-                    // for an end that is already known: it is behind the last byte.
+                    // Otherwise the socket is empty, and later bytes are reported again. An end that was already
+                    // reported comes after the last byte.
                     self.is_readable = count == room || self.has_ended;
                     self.engine.received(now_ms, count);
                     if !self.engine.has_connection() {
@@ -149,7 +149,7 @@ impl<F: Framing> Driver<F> {
         self.engine.lost(now_ms, Error::Unreachable(kind));
     }
 
-    /// Connects and hangs up as the engine wants.
+    /// Connects and disconnects as the engine requests.
     fn follow_link(&mut self, now_ms: u64) {
         if !self.engine.has_connection() {
             self.socket = None;

@@ -1,4 +1,4 @@
-//! The engine's view of a protocol: where frames end, and which request each answers.
+//! The engine's view of a protocol: the ends of frames, and the request that each frame answers.
 
 use memchr::memchr;
 use tierce_wire::pedrokv::{Response, Step};
@@ -6,31 +6,31 @@ use tierce_wire::resp::{ReplyDecoder, ReplyScanner, Value};
 
 use crate::error::Error;
 
-/// How a protocol tells answers apart.
+/// A protocol's way to match answers to requests.
 pub(crate) trait Framing: Send + 'static {
-    /// Whether answers come in the order of the requests. Otherwise they carry ids.
+    /// True if answers come in the order of the requests. Otherwise they carry ids.
     const ORDERED: bool;
 
     /// Writes the id into a request. Does nothing if answers are ordered.
     fn set_id(request: &mut [u8], id: u32);
 
-    /// The answer at the front of `input`, or `None` if it is not complete. Input that was not taken
-    /// is shown again, with more behind it. If answers are ordered, this many replies make the next
-    /// one, which is 1 except for pipelines.
+    /// Returns the answer at the front of `input`, or `None` if it is not complete. Input that was not consumed is
+    /// passed again, followed by more. If answers are ordered, the next one consists of `replies` replies: 1 except
+    /// for pipelines.
     fn next(&mut self, input: &[u8], replies: usize) -> Result<Option<Frame>, Error>;
 
-    /// Forgets a half-read answer: a new connection begins.
+    /// Forgets a half-read answer, because a new connection begins.
     fn reset(&mut self);
 }
 
 /// An answer in an input.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Frame {
-    /// That of the request. Means nothing if answers are ordered.
+    /// Id of the request. Meaningless if answers are ordered.
     pub(crate) id: u32,
-    /// Where the answer begins; before that is what answers no request.
+    /// Start of the answer. The bytes before it answer no request.
     pub(crate) start: usize,
-    /// Where it ends.
+    /// End of the answer.
     pub(crate) end: usize,
 }
 
@@ -38,7 +38,7 @@ pub(crate) struct Frame {
 #[derive(Debug, Default)]
 pub(crate) struct PedroKvFraming;
 
-/// Where a request has its id.
+/// Offset of the id in a request.
 const PEDROKV_ID_OFFSET: usize = 4;
 
 impl Framing for PedroKvFraming {
@@ -65,15 +65,15 @@ impl Framing for PedroKvFraming {
     fn reset(&mut self) {}
 }
 
-/// RESP: answers are ordered, and pushes may be among them.
+/// RESP: answers are ordered, with pushes possibly in between.
 #[derive(Debug, Default)]
 pub(crate) struct RespFraming {
     scanner: ReplyScanner,
-    /// Bytes of the input that the scanner has passed over.
+    /// Number of input bytes that the scanner has consumed.
     scanned: usize,
-    /// Replies among them.
+    /// Number of replies in these bytes.
     replies: usize,
-    /// Pushes among them.
+    /// Number of pushes in these bytes.
     pushes: usize,
 }
 
@@ -110,8 +110,7 @@ impl Framing for RespFraming {
     }
 }
 
-/// The length of the answer if it is a string of less than 1,000 bytes that has arrived whole, which
-/// most answers to reads are.
+/// Returns the length of the answer if it is a complete string of less than 1,000 bytes, like most answers to reads.
 #[inline]
 fn short_string(input: &[u8]) -> Option<usize> {
     let digits = input.strip_prefix(b"$")?;
@@ -123,7 +122,7 @@ fn short_string(input: &[u8]) -> Option<usize> {
             _ => return None,
         }
     }
-    // The scanner judges what is odd.
+    // Unusual forms are left to the scanner.
     let is_canonical = digits_len > 0 && (digits[0] != b'0' || digits_len == 1);
     let data = 1 + digits_len + 2;
     let end = data + len + 2;
@@ -131,8 +130,8 @@ fn short_string(input: &[u8]) -> Option<usize> {
     (is_canonical && is_whole).then_some(end)
 }
 
-/// Where the first reply begins if this many pushes are among the input. A push between the replies
-/// of a pipeline stays, for the caller that decodes them.
+/// Returns the start of the first reply if the input has this many pushes. A push between the replies of a pipeline
+/// stays; the caller that decodes them handles it.
 fn skip_pushes(input: &[u8], pushes: usize) -> Result<usize, Error> {
     let mut start = 0;
     for _ in 0..pushes {

@@ -1,13 +1,13 @@
-//! Clients for Tierce, and for other servers that speak its protocols.
+//! Clients for Tierce and for other servers with its protocols.
 //!
 //! | protocol | many requests in flight | one after the other |
 //! |---|---|---|
 //! | PedroKV's | [`pedrokv::Client`] | [`pedrokv::SyncClient`] |
 //! | RESP, the Redis protocol | [`resp::Client`] | [`resp::SyncClient`] |
 //!
-//! The asynchronous clients offer callbacks and futures, each completed exactly once, a window of requests in
-//! flight, timeouts, retries where allowed, and reconnection. Requests made at about the same time, by any threads,
-//! leave in one write, over TCP or Unix sockets. [`Cluster`] spreads keys over several servers.
+//! The asynchronous clients offer callbacks and futures, each completed exactly once, a window of requests in flight,
+//! timeouts, retries where allowed, and reconnection. Requests that any threads make at about the same time share one
+//! write, over TCP or Unix sockets. [`Cluster`] distributes keys over several servers.
 //!
 //! ```
 //! use std::time::Duration;

@@ -1,4 +1,4 @@
-//! The future of a request, and how a callback completes it.
+//! The future of a request, and its completion by a callback.
 
 use std::future::Future;
 use std::mem;
@@ -9,21 +9,21 @@ use std::thread::{self, Thread};
 
 use crate::callback::{Outcome, Recipient};
 
-/// The answer to a request, to come: a future for any runtime, or for none with [`Reply::wait`].
+/// The future answer to a request: awaited in any runtime, or without one by [`Reply::wait`].
 ///
-/// The request is on its way whether or not the future is polled. Dropping the future gives up the
-/// answer, but not the request, unless that still waits for room in the window.
+/// The request is made even if the future is never polled. Dropping the future discards the answer,
+/// but not the request, unless it still waits for room in the window.
 #[must_use = "the request is made, but its answer is not looked at"]
 #[derive(Debug)]
 pub struct Reply<T> {
     cell: Arc<ReplyCell<T>>,
 }
 
-/// Where an answer is put by one side and taken by the other.
+/// Cell that one side fills with an answer and the other side takes it from.
 #[derive(Debug)]
 pub(crate) struct ReplyCell<T> {
     state: Mutex<CellState<T>>,
-    /// Makes the answer of what was received.
+    /// Converts the received bytes to the answer.
     read: fn(Outcome<'_>) -> T,
 }
 
@@ -33,18 +33,18 @@ enum CellState<T> {
     Waiting(Waker),
     Full(T),
     Taken,
-    /// It will not be taken.
+    /// The answer will not be taken.
     Abandoned,
 }
 
 impl<T> Reply<T> {
-    /// A reply and the cell that it waits for. `read` makes the answer of what was received.
+    /// Makes a reply and its cell. `read` converts the received bytes to the answer.
     pub(crate) fn pending(read: fn(Outcome<'_>) -> T) -> (Reply<T>, Arc<ReplyCell<T>>) {
         let cell = Arc::new(ReplyCell { state: Mutex::new(CellState::Empty), read });
         (Reply { cell: Arc::clone(&cell) }, cell)
     }
 
-    /// Blocks the calling thread until the answer is there.
+    /// Blocks the calling thread until the answer arrives.
     ///
     /// Not for callbacks: they run on the thread that receives answers.
     pub fn wait(mut self) -> T {
@@ -88,13 +88,13 @@ impl<T> Future for Reply<T> {
 
 impl<T> Drop for Reply<T> {
     fn drop(&mut self) {
-        // What was in the cell is dropped after its lock is released.
+        // The old contents of the cell are dropped after its lock is released.
         let _state = mem::replace(&mut *self.cell.lock(), CellState::Abandoned);
     }
 }
 
 impl<T> ReplyCell<T> {
-    /// Puts the answer there and wakes the waiter. The first answer counts.
+    /// Stores the answer and wakes the waiter. Only the first answer counts.
     pub(crate) fn fill(&self, answer: T) {
         let mut state = self.lock();
         match mem::replace(&mut *state, CellState::Taken) {
@@ -123,7 +123,7 @@ impl<T: Send> Recipient for ReplyCell<T> {
     }
 }
 
-/// Wakes a thread that is parked.
+/// Wakes a parked thread.
 struct Unpark(Thread);
 
 impl Wake for Unpark {

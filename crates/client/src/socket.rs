@@ -1,6 +1,6 @@
 //! The boundary between the client and its socket.
 //!
-//! The engine above sees plain bytes, whether the connection is encrypted or not.
+//! The engine always sees plain bytes, even if the connection is encrypted.
 
 use std::io::{self, ErrorKind};
 use std::net::{SocketAddr, ToSocketAddrs};
@@ -16,7 +16,7 @@ use crate::config::Config;
 #[cfg(feature = "tls")]
 use crate::tls::TlsSession;
 
-/// A socket that does not block.
+/// A non-blocking socket.
 #[derive(Debug)]
 pub(crate) struct Socket {
     fd: OwnedFd,
@@ -25,8 +25,8 @@ pub(crate) struct Socket {
 }
 
 impl Socket {
-    /// Begins to connect. When the socket becomes writable, [`Socket::finish_connect`] tells whether
-    /// it has succeeded. Only the name of a host is looked up in a way that blocks.
+    /// Begins to connect. When the socket becomes writable, [`Socket::finish_connect`] returns the result. Only the
+    /// lookup of a host name blocks.
     pub(crate) fn connect(address: &Address, config: &Config) -> io::Result<Socket> {
         #[cfg(feature = "tls")]
         let tls = begin_session(address, config)?;
@@ -61,12 +61,12 @@ impl Socket {
         }
     }
 
-    /// Whether connecting has succeeded.
+    /// Returns an error if connecting has failed.
     pub(crate) fn finish_connect(&self) -> io::Result<()> {
         Ok(sockopt::socket_error(&self.fd)??)
     }
 
-    /// Receives once. 0 bytes are the end; `WouldBlock` is an error as any other.
+    /// Receives once. 0 bytes mean the end of the stream; `WouldBlock` is returned as an error.
     pub(crate) fn receive(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
         #[cfg(feature = "tls")]
         if let Some(tls) = &mut self.tls {
@@ -81,7 +81,7 @@ impl Socket {
         }
     }
 
-    /// Sends once. Fewer bytes than given means that the socket is full, or that the handshake is under way.
+    /// Sends once. A short count means that the socket is full, or that the handshake is in progress.
     pub(crate) fn send(&mut self, bytes: &[u8]) -> io::Result<usize> {
         #[cfg(feature = "tls")]
         if let Some(tls) = &mut self.tls {
@@ -101,7 +101,7 @@ impl Socket {
         self.fd.as_fd()
     }
 
-    /// Whether nothing can be sent before something is received.
+    /// Returns true while nothing can be sent before something is received.
     pub(crate) fn is_handshaking(&self) -> bool {
         #[cfg(feature = "tls")]
         return self.tls.as_ref().is_some_and(|tls| tls.is_handshaking());
@@ -110,7 +110,7 @@ impl Socket {
     }
 }
 
-/// The session of a connection that is to be encrypted.
+/// Makes the TLS session of a connection that is to be encrypted.
 #[cfg(feature = "tls")]
 pub(crate) fn begin_session(
     address: &Address,
@@ -129,7 +129,7 @@ fn new_socket(family: AddressFamily) -> io::Result<OwnedFd> {
     Ok(rustix::net::socket_with(family, SocketType::STREAM, flags, None)?)
 }
 
-/// The first address of a host and port.
+/// Returns the first address of a host and port.
 pub(crate) fn resolve(address: &str) -> io::Result<SocketAddr> {
     if let Ok(address) = address.parse() {
         return Ok(address);

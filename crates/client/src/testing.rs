@@ -15,8 +15,7 @@ use tierce_wire::resp::{Args, Batch, Encoder, Limits, Parser, Proto};
 
 type Store = Mutex<HashMap<Vec<u8>, Vec<u8>>>;
 
-/// Serves the bytes that have arrived: how many were consumed, what is answered, and whether the
-/// connection goes on.
+/// Executes the received requests and appends the answers. Returns the number of bytes consumed.
 type Serve = fn(&Shared, &[u8], &mut Vec<u8>) -> usize;
 
 /// A server with a store, on a port of its own, until it is dropped.
@@ -31,20 +30,20 @@ struct Shared {
     serve: Serve,
     is_stopping: AtomicBool,
     connections: Mutex<Vec<TcpStream>>,
-    /// Hangs up on every so many-th reception, if not 0.
+    /// Closes a connection at every n-th reception; 0 for never.
     dies_every: AtomicU64,
     receptions: AtomicU64,
     requests: AtomicU64,
 }
 
 impl FakeServer {
-    /// One that speaks PedroKV's protocol.
+    /// Starts a server for PedroKV's protocol.
     pub fn pedrokv() -> FakeServer {
         FakeServer::start(serve_pedrokv)
     }
 
-    /// One that speaks RESP: GET, SET, DEL, STRLEN, PING, ECHO, AUTH with the password `secret`, and
-    /// HANG, which is not answered.
+    /// Starts a server for RESP: GET, SET, DEL, STRLEN, PING, ECHO, AUTH with the password `secret`, and HANG, which
+    /// is not answered.
     pub fn resp() -> FakeServer {
         FakeServer::start(serve_resp)
     }
@@ -68,13 +67,12 @@ impl FakeServer {
         FakeServer { shared, address, acceptor: Some(acceptor) }
     }
 
-    /// Where it listens.
+    /// Returns the listening address.
     pub fn address(&self) -> SocketAddr {
         self.address
     }
 
-    /// From now on, every so many-th time that something is received, the connection is closed with
-    /// what it was not answered. 0 is never.
+    /// From now on, closes the connection at every n-th reception, with answers still unsent. 0 means never.
     pub fn die_every(&self, receptions: u64) {
         self.shared.dies_every.store(receptions, Ordering::Relaxed);
     }
@@ -87,7 +85,7 @@ impl FakeServer {
         }
     }
 
-    /// Requests that were carried out.
+    /// Returns the number of executed requests.
     pub fn requests(&self) -> u64 {
         self.shared.requests.load(Ordering::Relaxed)
     }
@@ -132,7 +130,7 @@ fn converse(mut stream: TcpStream, shared: &Shared) {
         let reception = shared.receptions.fetch_add(1, Ordering::Relaxed) + 1;
         let dies_every = shared.dies_every.load(Ordering::Relaxed);
         if dies_every > 0 && reception.is_multiple_of(dies_every) {
-            // Half of the answers get out, the last of them perhaps in part.
+            // Half of the output is sent, so the last answer may be incomplete.
             let _ = stream.write_all(&output[..output.len() / 2]);
             break;
         }
@@ -212,7 +210,7 @@ fn lock<T>(mutex: &Mutex<T>) -> std::sync::MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-/// The smallest runtime there is: runs one future on this thread.
+/// A minimal runtime: runs one future on this thread.
 pub fn block_on<T>(future: impl Future<Output = T>) -> T {
     struct Unpark(Thread);
     impl Wake for Unpark {

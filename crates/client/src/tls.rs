@@ -1,7 +1,7 @@
 //! Encrypted connections, by rustls.
 //!
-//! A [`TlsSession`] is between a socket and plain bytes, whether the socket blocks or not. Bytes count as sent when
-//! the socket has taken their records, as in the server's event loops.
+//! A [`TlsSession`] sits between a socket, blocking or not, and plain bytes. As in the server's event loops, bytes
+//! count as sent when the socket has taken their records.
 
 use std::io::{self, ErrorKind, Read, Write};
 use std::os::fd::BorrowedFd;
@@ -16,39 +16,39 @@ use rustls::pki_types::pem::PemObject;
 use rustls::pki_types::{CertificateDer, PrivateKeyDer, ServerName};
 use rustls::{ClientConfig, ClientConnection, RootCertStore};
 
-/// Plain bytes that are encrypted before the socket gets them.
+/// Maximum number of plain bytes that are encrypted before the socket takes them.
 const BATCH_BYTES_MAX: usize = 64 * 1024;
 
-/// What encrypted connections are made with: files in PEM.
+/// Options of encrypted connections; the files are in PEM format.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct TlsOptions {
-    /// The certificates of the authorities that the server's certificate is trusted from.
+    /// Certificates of the trusted authorities.
     pub ca_file: PathBuf,
-    /// The client's certificate and its private key, if the server asks for one.
+    /// Certificate and private key of the client, if the server asks for them.
     pub identity: Option<(PathBuf, PathBuf)>,
-    /// The name in the server's certificate, where it is not the host of the address.
+    /// Name in the server's certificate, if it is not the host of the address.
     pub server_name: Option<String>,
-    /// Whether every connection begins with a full handshake.
+    /// True if every connection begins with a full handshake.
     pub never_resume: bool,
 }
 
-/// How encrypted connections are made; clones share their sessions, by which later connections begin faster.
+/// Configuration of encrypted connections. Clones share their sessions, so that later connections begin faster.
 #[derive(Clone, Debug)]
 pub struct Tls {
     config: Arc<ClientConfig>,
     server_name: Option<ServerName<'static>>,
 }
 
-/// Why there can be no encrypted connections.
+/// Reason why encrypted connections are not possible.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum TlsError {
-    /// A file cannot be read, or is not what it should be.
+    /// A file cannot be read or has invalid contents.
     #[error("{}: {reason}", path.display())]
     File {
         /// The file.
         path: PathBuf,
-        /// What is wrong with it.
+        /// Description of the error.
         reason: String,
     },
     /// The certificates, the key or the name cannot be used.
@@ -60,7 +60,7 @@ impl Tls {
     /// Reads the files.
     ///
     /// # Errors
-    /// When one is missing or wrong.
+    /// If a file is missing or invalid.
     pub fn new(options: &TlsOptions) -> Result<Self, TlsError> {
         let refused = |error: rustls::Error| TlsError::Refused(error.to_string());
         let mut roots = RootCertStore::empty();
@@ -88,7 +88,7 @@ impl Tls {
     /// Begins a session with the server at a host.
     ///
     /// # Errors
-    /// When the host is neither a name nor an address, so that no certificate can be for it.
+    /// If the host is neither a name nor an address, so that no certificate can match it.
     pub fn session(&self, host: &str) -> Result<TlsSession, TlsError> {
         let name = match &self.server_name {
             Some(name) => name.clone(),
@@ -114,24 +114,24 @@ fn wrong(path: &Path, error: impl std::fmt::Display) -> TlsError {
     TlsError::File { path: path.to_owned(), reason: error.to_string() }
 }
 
-/// The state of an encrypted connection.
+/// State of an encrypted connection.
 #[derive(Debug)]
 pub struct TlsSession {
     connection: ClientConnection,
-    /// Plain bytes that are encrypted, and whose records the socket has not taken entirely.
+    /// Number of encrypted plain bytes whose records the socket has not taken entirely.
     sealed: usize,
 }
 
 impl TlsSession {
-    /// Whether the handshake is under way, so that nothing can be sent.
+    /// Returns true while the handshake is in progress, so that nothing can be sent.
     pub fn is_handshaking(&self) -> bool {
         self.connection.is_handshaking()
     }
 
-    /// Goes on with the handshake, to its end if the socket blocks.
+    /// Continues the handshake; completes it if the socket blocks.
     ///
     /// # Errors
-    /// When the socket fails, `WouldBlock` included, or the peer is not to be trusted.
+    /// If the socket fails, `WouldBlock` included, or the peer is not trusted.
     pub fn shake_hands(&mut self, socket: BorrowedFd<'_>) -> io::Result<()> {
         while self.connection.is_handshaking() {
             if self.connection.wants_write() {
@@ -143,10 +143,10 @@ impl TlsSession {
         self.flush(socket)
     }
 
-    /// Receives until there are plain bytes. 0 of them are the end.
+    /// Receives until there are plain bytes. 0 bytes mean the end of the stream.
     ///
     /// # Errors
-    /// When the socket fails, `WouldBlock` included, or the peer breaks the protocol.
+    /// If the socket fails, `WouldBlock` included, or the peer violates the protocol.
     pub fn receive(&mut self, socket: BorrowedFd<'_>, buffer: &mut [u8]) -> io::Result<usize> {
         loop {
             match self.connection.reader().read(buffer) {
@@ -164,10 +164,10 @@ impl TlsSession {
         }
     }
 
-    /// The same until the buffer is full or the socket, which does not block, is empty.
+    /// Receives until the buffer is full or the socket, which does not block, is empty.
     ///
     /// # Errors
-    /// As for [`receive`](Self::receive), if nothing has been received.
+    /// Same as for [`receive`](Self::receive), if nothing has been received.
     pub fn receive_all(&mut self, socket: BorrowedFd<'_>, buffer: &mut [u8]) -> io::Result<usize> {
         let mut filled = 0;
         while filled < buffer.len() {
@@ -181,11 +181,11 @@ impl TlsSession {
         Ok(filled)
     }
 
-    /// Sends what the socket takes; the rest must come first in the next call, unchanged. Nothing is sent before the
-    /// handshake is complete.
+    /// Sends as much as the socket takes. The next call must begin with the rest, unchanged. Nothing is sent before
+    /// the handshake is complete.
     ///
     /// # Errors
-    /// When the socket fails, or the handshake does.
+    /// If the socket or the handshake fails.
     pub fn send(&mut self, socket: BorrowedFd<'_>, bytes: &[u8]) -> io::Result<usize> {
         match self.send_all(socket, bytes) {
             Err((sent, error)) if error.kind() == ErrorKind::WouldBlock => Ok(sent),
@@ -219,11 +219,11 @@ impl TlsSession {
         Ok(())
     }
 
-    /// Receives once and decrypts. `false` if the peer has sent its last byte.
+    /// Receives once and decrypts. Returns `false` if the peer has sent its last byte.
     fn receive_records(&mut self, socket: BorrowedFd<'_>) -> io::Result<bool> {
         let count = self.connection.read_tls(&mut Wire(socket))?;
         if let Err(error) = self.connection.process_new_packets() {
-            // The peer may read why; the connection ends in any case.
+            // The peer may read the reason. The connection ends in any case.
             let _ = self.flush(socket);
             return Err(io::Error::new(ErrorKind::InvalidData, error));
         }
@@ -231,7 +231,7 @@ impl TlsSession {
     }
 }
 
-/// A socket as rustls wants it.
+/// Adapter of a socket for rustls.
 struct Wire<'a>(BorrowedFd<'a>);
 
 impl Read for Wire<'_> {

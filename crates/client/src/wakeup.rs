@@ -5,8 +5,8 @@ use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 
 use rustix::event::{EventfdFlags, eventfd};
 
-/// An eventfd. It is watched edge-triggered, so that every notification is an event and there is nothing to reset
-/// it: its counter would take centuries to overflow.
+/// An eventfd. It is watched edge-triggered, so every notification is an event, and nothing needs a reset: the
+/// counter would take centuries to overflow.
 #[derive(Debug)]
 pub(crate) struct Wakeup(OwnedFd);
 
@@ -16,7 +16,7 @@ impl Wakeup {
     }
 
     pub(crate) fn notify(&self) {
-        // Nothing can fail: the descriptor is ours, and the counter does not overflow.
+        // This cannot fail: the descriptor is ours, and the counter does not overflow.
         let _ = rustix::io::write(&self.0, &1u64.to_ne_bytes());
     }
 

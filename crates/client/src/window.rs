@@ -1,11 +1,11 @@
-//! The window: where requests of all threads meet and wait for room.
+//! The window: the queue of requests from all threads, with a limit.
 //!
 //! - At most `max_inflight` requests are in flight: made and not completed. A request is completed when its callback
 //!   is called.
-//! - The calling threads encode requests, one behind the other into one buffer, which the I/O thread takes as is.
-//!   Requests made while it is busy leave in one write.
+//! - The calling threads encode requests into one shared buffer, which the I/O thread takes as is. Requests made
+//!   while that thread is busy share one write.
 //! - The I/O thread is woken only if it sleeps, by the first request after it fell asleep.
-//! - Threads, and requests of futures, that find the window full wait in line and are served in turn. Invariant:
+//! - Threads, and requests of futures, that find the window full wait in line and are served in order. Invariant:
 //!   while a request waits, the window is full.
 //! - A callback must not wait, since it runs on the thread that makes room. It may use the slot of the request that
 //!   it completes: see [`Window::credits`].
@@ -21,96 +21,95 @@ use crate::error::Error;
 use crate::reply::{Reply, ReplyCell};
 use crate::wakeup::Wakeup;
 
-/// Whether a request may be made a second time after it has been sent.
+/// Permission to send a request again after it was sent.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Repeat {
-    /// It may: the outcome is the same.
+    /// Allowed: the outcome is the same.
     Yes,
-    /// It may have been carried out, and must not be a second time.
+    /// Forbidden: it may have been executed, and must not be a second time.
     No,
 }
 
-/// A request that was made: its range in the bytes of its batch, and the waiter for the answer.
+/// A request: its range in the bytes of its batch, and the waiter for the answer.
 pub(crate) struct Submitted {
     pub(crate) offset: usize,
     pub(crate) len: usize,
     pub(crate) repeat: Repeat,
-    /// Replies that make the answer.
+    /// Number of replies in the answer.
     pub(crate) replies: u32,
     pub(crate) callback: Callback,
 }
 
-/// Requests, encoded one behind the other.
+/// Requests, encoded one after the other.
 #[derive(Default)]
 pub(crate) struct Submission {
     pub(crate) bytes: Vec<u8>,
     pub(crate) requests: Vec<Submitted>,
 }
 
-/// Who waits for room.
+/// Waiter for room in the window.
 enum Waiter {
-    /// A thread. Its slot is taken before it is woken.
+    /// A thread. It gets its slot before it is woken.
     Thread(Arc<ReplyCell<Result<(), Error>>>),
-    /// A task that wants to know when there is room, and takes none.
+    /// A task that asks to be told about room. It gets no slot.
     Ready(Arc<ReplyCell<Result<(), Error>>>),
-    /// A request of a future, which is dropped if the future is.
+    /// A request of a future. It is dropped if the future is.
     Request { bytes: Vec<u8>, repeat: Repeat, replies: u32, callback: Callback },
 }
 
-/// How the connection is, for those who want to know.
+/// State of the connection, for callers.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) enum LinkStatus {
-    /// An attempt to connect is under way, the first one since the start or since the connection was
-    /// lost.
+    /// An attempt to connect is in progress, the first one since the start or since the connection was lost.
     #[default]
     Connecting,
     /// There is a connection.
     Up,
-    /// There is none, for this reason; the client goes on trying.
+    /// There is no connection, for this reason. The client keeps trying.
     Down(Error),
 }
 
 #[derive(Default)]
 struct WindowState {
     batch: Submission,
-    /// Requests in flight, and slots that were given to threads that wait.
+    /// Number of requests in flight, and of slots given to waiting threads.
     outstanding: usize,
     waiters: VecDeque<Waiter>,
-    /// Length of the line at which those are removed that are no longer wanted.
+    /// Length of the line at which abandoned waiters are removed.
     sweep_at: usize,
     is_closed: bool,
     link: LinkStatus,
 }
 
-/// What those are told who wait for room.
+/// Converts the outcome for a waiter for room.
 fn room(outcome: Outcome<'_>) -> Result<(), Error> {
     outcome.map(|_| ())
 }
 
-/// The shortest line that is swept.
+/// Minimum length of the line for removing abandoned waiters.
 const SWEEP_MIN: usize = 64;
 
 pub(crate) struct Window {
     state: Mutex<WindowState>,
     max_inflight: usize,
-    /// Requests that were completed since the I/O thread last gave their slots back. A callback
-    /// may use one of these slots at once. Written by the I/O thread only.
+    /// Number of requests completed since the I/O thread last returned their slots. A callback may use one of these
+    /// slots at once. Only the I/O thread writes it.
     credits: AtomicUsize,
     io_thread: OnceLock<ThreadId>,
-    /// Whether the I/O thread has to be woken. Becomes true under the lock, after it found no
-    /// requests there, and is read under the lock, after a request was put there: so none is missed.
-    /// A thread that still reads true when the I/O thread has just woken up rings once too often.
+    /// True if the I/O thread must be woken. It is set under the lock, after the thread found no requests. It is read
+    /// under the lock, after a request was added. So no request is missed. A thread that still reads true just after
+    /// the wakeup causes one needless wakeup.
     is_asleep: AtomicBool,
     wakeup: Wakeup,
     /// Notified when `link` or `is_closed` changes, and when the last request is completed.
     changed: Condvar,
 }
 
-/// What the I/O thread learns when it takes the requests.
+/// Result of taking the requests, for the I/O thread.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Exchanged {
     pub(crate) is_closed: bool,
-    /// The next request will notify it.
+    /// True if the next request will wake the I/O thread.
     pub(crate) is_asleep: bool,
 }
 
@@ -131,10 +130,10 @@ impl Window {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// A slot in the window; blocks while there is none.
+    /// Returns a slot in the window; blocks while there is none.
     ///
     /// # Errors
-    /// `Closed`, and `WindowFull` in a callback.
+    /// `Closed`, or `WindowFull` in a callback.
     #[inline]
     pub(crate) fn enter(&self) -> Result<Entry<'_>, Error> {
         match self.try_enter() {
@@ -143,7 +142,7 @@ impl Window {
         }
     }
 
-    /// A slot in the window, if there is one.
+    /// Returns a slot in the window, if there is one.
     ///
     /// # Errors
     /// `Closed` or `WindowFull`.
@@ -165,7 +164,7 @@ impl Window {
         self.io_thread.get() == Some(&thread::current().id())
     }
 
-    /// Takes the slot of a request that was just completed, if a callback asks.
+    /// For a callback: takes the slot of a request that was just completed.
     fn take_credit(&self) -> bool {
         if !self.is_io_thread() {
             return false;
@@ -193,7 +192,7 @@ impl Window {
         Ok(Entry { window: self, state: self.lock() })
     }
 
-    /// Makes a request now, or has it wait in line. Never blocks.
+    /// Makes a request now, or puts it in line. Never blocks.
     pub(crate) fn submit(
         &self,
         encode: impl FnOnce(&mut Vec<u8>) -> Result<(), Error>,
@@ -223,7 +222,7 @@ impl Window {
         reply
     }
 
-    /// Puts a waiter at the end of the line, where it is served at once if there is room after all.
+    /// Puts a waiter at the end of the line. It is served at once if there is room after all.
     #[cold]
     fn park(&self, waiter: Waiter) {
         let mut state = self.lock();
@@ -249,8 +248,7 @@ impl Window {
         }
     }
 
-    /// No more requests from now on, and those that wait in line fail. The I/O thread will complete
-    /// the others.
+    /// Refuses further requests and fails those in line. The I/O thread will complete the others.
     pub(crate) fn close(&self) {
         let mut state = self.lock();
         state.is_closed = true;
@@ -261,13 +259,13 @@ impl Window {
         waiters.into_iter().for_each(|waiter| waiter.refuse(&Error::Closed));
     }
 
-    /// Blocks until nothing is in flight, or so much time has passed. Whether nothing is in flight.
+    /// Blocks until nothing is in flight, at most `within`. Returns true if nothing is in flight.
     pub(crate) fn wait_idle(&self, within: Duration) -> bool {
         self.wait_until(within, |state| state.outstanding == 0 || state.is_closed);
         self.lock().outstanding == 0
     }
 
-    /// Blocks until there is a connection, an attempt has failed, or so much time has passed.
+    /// Blocks until there is a connection or an attempt has failed, at most `within`.
     pub(crate) fn wait_link(&self, within: Duration) -> LinkStatus {
         self.wait_until(within, |state| state.link != LinkStatus::Connecting || state.is_closed);
         self.link()
@@ -301,9 +299,9 @@ impl Window {
     }
 }
 
-/// What the I/O thread does.
+/// Methods of the I/O thread.
 impl Window {
-    /// Declares the calling thread the one whose callbacks must not wait.
+    /// Marks the calling thread as the one whose callbacks must not wait.
     pub(crate) fn adopt_io_thread(&self) {
         let _ = self.io_thread.set(thread::current().id());
     }
@@ -312,14 +310,14 @@ impl Window {
         &self.wakeup
     }
 
-    /// The slot of a request may be used again; to be called before its callback.
+    /// Makes the slot of a request available again. Must be called before its callback.
     #[inline]
     pub(crate) fn complete_one(&self) {
         self.credits.store(self.credits.load(Ordering::Relaxed) + 1, Ordering::Relaxed);
     }
 
-    /// Gives back the slots of completed requests, lets those in who wait, and takes all requests
-    /// into `batch`, which must be empty. If there are none, the thread may fall asleep.
+    /// Returns the slots of completed requests, admits waiters, and takes all requests into `batch`, which must be
+    /// empty. If there are none, the thread may fall asleep.
     pub(crate) fn exchange(&self, batch: &mut Submission) -> Exchanged {
         debug_assert!(batch.requests.is_empty() && batch.bytes.is_empty());
         let credits = self.credits.load(Ordering::Relaxed);
@@ -340,12 +338,12 @@ impl Window {
         exchanged
     }
 
-    /// The I/O thread is awake, and will look for requests before it sleeps again.
+    /// Notes that the I/O thread is awake. It will look for requests before it sleeps again.
     pub(crate) fn wake_up(&self) {
         self.is_asleep.store(false, Ordering::Relaxed);
     }
 
-    /// Whether slots are to be given back.
+    /// Returns true if there are slots to return.
     pub(crate) fn has_credits(&self) -> bool {
         self.credits.load(Ordering::Relaxed) > 0
     }
@@ -359,15 +357,14 @@ impl Window {
 impl WindowState {
     fn wait_in_line(&mut self, waiter: Waiter) {
         if self.waiters.len() >= self.sweep_at.max(SWEEP_MIN) {
-            // Tasks that come and go without ever getting in must not make the line grow.
+            // Abandoned tasks must not make the line grow.
             self.waiters.retain(Waiter::is_wanted);
             self.sweep_at = self.waiters.len() * 2;
         }
         self.waiters.push_back(waiter);
     }
 
-    /// Lets waiters in, as long as there is room. Those to be told are returned, so that no waiter
-    /// is woken while the lock is held.
+    /// Admits waiters while there is room. Returns those to notify, so that no waiter is woken under the lock.
     fn admit(&mut self, max_inflight: usize) -> Vec<Arc<ReplyCell<Result<(), Error>>>> {
         let mut served = Vec::new();
         while self.outstanding < max_inflight {
@@ -416,7 +413,7 @@ impl Waiter {
     }
 }
 
-/// A slot in the window, and the right to make a request now. While it lives, only its owner can.
+/// A slot in the window. While it lives, only its owner can make a request.
 pub(crate) struct Entry<'a> {
     window: &'a Window,
     state: MutexGuard<'a, WindowState>,

@@ -1,4 +1,4 @@
-//! Callbacks may do what they like, except wait.
+//! Callbacks may do anything except wait.
 
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, mpsc};
@@ -8,7 +8,7 @@ use tierce_client::pedrokv::Client;
 use tierce_client::testing::FakeServer;
 use tierce_client::{Config, Error};
 
-/// Stores a value and, when that is done, the next one.
+/// Stores a value, and then the next one.
 fn put_next(client: Client, left: u32, done: mpsc::Sender<()>) {
     let next = client.clone();
     client.put_with(&left.to_be_bytes(), b"value", move |result| {

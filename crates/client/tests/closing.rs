@@ -1,4 +1,4 @@
-//! After the end, everything is completed and nothing is accepted.
+//! After closing, all requests are completed and no new ones accepted.
 
 use std::sync::mpsc;
 use std::time::Duration;

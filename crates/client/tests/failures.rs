@@ -41,7 +41,7 @@ fn a_request_that_is_not_answered_times_out() {
     let config = Config { timeout: Some(Duration::from_millis(50)), ..Config::default() };
     let client = Client::connect(server.address(), config).unwrap();
     assert_eq!(client.command(&["HANG"]).wait(), Err(Error::TimedOut { sent: true }));
-    // The connection was given up, as it is unknown which request the next reply would answer.
+    // The connection was closed, as it is unknown which request the next reply would answer.
     assert_eq!(client.command(&["PING"]).wait(), Ok(Value::Simple(b"PONG".to_vec())));
 }
 

@@ -1,4 +1,4 @@
-//! The clients over real sockets, against a small server in this process.
+//! Tests the clients over real sockets, against a small server in this process.
 
 mod callbacks;
 mod closing;

@@ -1,5 +1,5 @@
-//! A soak: the server hangs up again and again while threads make requests. Every one is completed
-//! exactly once, and no caller sees the value of another key.
+//! A soak test: the server closes connections again and again while threads make requests. Every
+//! request is completed exactly once, and no caller gets the value of another key.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering};

@@ -16,7 +16,7 @@ fn a_lost_connection_is_made_again_for_the_next_request() {
     let mut client = pedrokv::SyncClient::new(server.address(), Config::default());
     client.put(b"key", b"value").unwrap();
     server.hang_up();
-    // Reading is repeated, writing is not.
+    // Reads are repeated, writes are not.
     assert_eq!(client.get(b"key"), Ok(Some(b"value".to_vec())));
     server.hang_up();
     assert!(matches!(client.put(b"key", b"other"), Err(Error::Disconnected(_))));
@@ -38,10 +38,10 @@ fn answering(answer: &'static [u8]) -> String {
 #[test]
 fn ends_and_foreign_answers_are_noticed() {
     let config = Config { retries: 0, ..Config::default() };
-    // Half a frame, then the end: the original waits for ever.
+    // Half a frame, then the end: the original client waits for ever.
     let mut client = pedrokv::SyncClient::new(answering(b"\x00\x0c\x00\x00"), config.clone());
     assert!(matches!(client.get(b"key"), Err(Error::Disconnected(_))));
-    // The id of another request: the original does not look.
+    // The id of another request: the original client does not check it.
     let mut client =
         pedrokv::SyncClient::new(answering(b"\x00\x07\x00\x00\x00\x00\x09"), config.clone());
     assert!(matches!(client.get(b"key"), Err(Error::Protocol(_))));

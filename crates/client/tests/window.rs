@@ -20,7 +20,7 @@ fn many_threads_never_exceed_the_window() {
                     for n in 0..500u32 {
                         let counted = Arc::clone(&in_flight);
                         let end = move |_: Result<Option<&[u8]>, Error>| {
-                            // Counted when the call has returned or before, hence the 4 threads.
+                            // Counted before the call returns or at that time, hence the 4 threads.
                             counted.fetch_sub(1, Ordering::SeqCst);
                         };
                         let now = in_flight.fetch_add(1, Ordering::SeqCst) + 1;
@@ -43,7 +43,7 @@ fn a_full_window_refuses_those_who_do_not_wait() {
     let client = resp::Client::connect(server.address(), config).unwrap();
     let _hanging = [client.command(&["HANG"]), client.command(&["HANG"])];
     assert_eq!(client.outstanding(), 2);
-    // Futures wait in line without blocking, and those that are dropped leave it.
+    // Futures wait in line without blocking; dropped ones leave it.
     for _ in 0..10_000 {
         drop(client.get(b"key"));
     }

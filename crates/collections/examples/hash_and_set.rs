@@ -1,9 +1,9 @@
-//! What a field of a hash and a member of a set cost, above their bytes.
+//! Measures the memory of a hash field and of a set member, above their bytes.
 //!
 //! `cargo run --release -p tierce-collections --example hash_and_set`
 //!
-//! The account is `allocated_bytes` for each element less the bytes of name and value or member.
-//! Compare with `MEMORY USAGE key SAMPLES 0` of a redis-server that holds the same.
+//! Computes `allocated_bytes` per element minus the bytes of name and value, or of the member.
+//! Compare with `MEMORY USAGE key SAMPLES 0` of a redis-server with the same data.
 
 use tierce_collections::{Hash, PackedLimits, Set, SetLimits};
 

@@ -1,4 +1,4 @@
-//! What operations on a list of ten million elements take, and how much memory its elements.
+//! Measures operations on a list of ten million elements, and the memory of its elements.
 //!
 //! ```sh
 //! cargo run --release -p tierce-collections --example list
@@ -11,7 +11,7 @@ use tierce_collections::{List, ListLimits};
 const ELEMENTS: usize = 10_000_000;
 const LIMITS: ListLimits = ListLimits::of_directive(-2);
 
-/// Numbers that look random, the same in each run.
+/// Generator of pseudorandom numbers, identical in each run.
 struct Numbers(u64);
 
 impl Numbers {
@@ -22,7 +22,7 @@ impl Numbers {
     }
 }
 
-/// Runs `operation` so many times, and prints the mean and the longest time of one.
+/// Runs `operation` so many times, and prints the mean and the longest time.
 fn measure(name: &str, times: usize, mut operation: impl FnMut(usize)) {
     let (mut longest, mut total) = (Duration::ZERO, Duration::ZERO);
     for time in 0..times {

@@ -1,4 +1,4 @@
-//! What operations on a large sorted set take, and its memory.
+//! Measures operations on a large sorted set, and its memory.
 //!
 //! ```sh
 //! cargo run --release -p tierce-collections --example sorted_set -- [MEMBERS]
@@ -11,7 +11,7 @@ use tierce_collections::{PackedLimits, ScoreBound, SortedSet};
 
 const LIMITS: PackedLimits = PackedLimits { entries_max: 128, value_len_max: 64 };
 
-/// Mixes the bits of a number, so that numbers in a row come as if at random.
+/// Mixes the bits of a number, so that consecutive numbers come in a seemingly random order.
 fn mixed(number: u64) -> u64 {
     let mixed = (number ^ number >> 30).wrapping_mul(0xBF58_476D_1CE4_E5B9);
     let mixed = (mixed ^ mixed >> 27).wrapping_mul(0x94D0_49BB_1331_11EB);
@@ -22,7 +22,7 @@ fn member(number: u64) -> String {
     format!("element:{number:012}")
 }
 
-/// Runs `step` for each of `count` numbers in a random order, and prints what one took.
+/// Runs `step` for each of `count` numbers in a random order, and prints the time per step.
 fn time(what: &str, count: u64, mut step: impl FnMut(u64, &str)) {
     let order: Vec<(u64, String)> =
         (0..count).map(|number| mixed(number) % count).map(|at| (at, member(at))).collect();

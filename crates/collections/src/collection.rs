@@ -14,45 +14,45 @@ macro_rules! collection {
         pub enum Collection { $(#[doc = $doc] $type(crate::$type),)* }
 
         impl Collection {
-            /// A collection without elements.
+            /// Creates a collection without elements.
             pub fn new(kind: CollectionKind) -> Self {
                 match kind { $(CollectionKind::$type => Self::$type(crate::$type::new()),)* }
             }
 
-            /// Its type.
+            /// Returns its type.
             pub fn kind(&self) -> CollectionKind {
                 match self { $(Self::$type(_) => CollectionKind::$type,)* }
             }
 
-            /// Number of elements.
+            /// Returns the number of elements.
             #[expect(clippy::len_without_is_empty, reason = "empty ones vanish, but for streams")]
             pub fn len(&self) -> usize {
                 match self { $(Self::$type(value) => value.len(),)* }
             }
 
-            /// The bytes it owns, as the allocator counts them.
+            /// Returns the bytes it owns, as the allocator counts them.
             pub fn allocated_bytes(&self) -> usize {
                 match self { $(Self::$type(value) => value.allocated_bytes(),)* }
             }
 
-            /// The name of its encoding that OBJECT ENCODING replies with.
+            /// Returns the name of its encoding for OBJECT ENCODING.
             pub fn encoding(&self) -> &'static str {
                 match self { $(Self::$type(value) => value.encoding(),)* }
             }
 
-            /// A copy.
+            /// Returns a copy.
             pub fn duplicate(&self) -> Self {
                 match self { $(Self::$type(value) => Self::$type(value.duplicate()),)* }
             }
 
-            /// Gives the collection away as its form and one pointer, which owns it.
+            /// Converts the collection into its form and one pointer, which owns it.
             #[inline]
             #[must_use]
             pub fn into_raw(self) -> (Form, NonNull<u8>) {
                 match self { $(Self::$type(value) => value.into_raw(),)* }
             }
 
-            /// Takes back what [`Collection::into_raw`] gave away.
+            /// Converts the result of [`Collection::into_raw`] back.
             ///
             /// # Safety
             ///
@@ -61,7 +61,7 @@ macro_rules! collection {
             #[inline]
             pub unsafe fn from_raw(form: Form, pointer: NonNull<u8>) -> Self {
                 match form.kind() {
-                    // SAFETY: by the caller's promise.
+                    // SAFETY: as the caller guarantees.
                     $(CollectionKind::$type => unsafe {
                         Self::$type(crate::$type::from_raw(form, pointer))
                     },)*

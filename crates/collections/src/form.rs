@@ -1,7 +1,7 @@
 //! The types of collections and their memory layouts, in one table.
 
-/// Calls the macro `$use` with all types. A row has the type, its number in the log, a sentence, the name that TYPE
-/// replies with, the names that OBJECT ENCODING replies with, and the forms with their sizes.
+/// Calls the macro `$use` with all types. A row has the type, its number in the log, a sentence, the reply of TYPE,
+/// the replies of OBJECT ENCODING, and the forms with their sizes.
 macro_rules! all_types {
     ($use:ident) => {
         $use! {
@@ -30,7 +30,7 @@ macro_rules! all_types {
 }
 pub(crate) use all_types;
 
-/// The size of collections of a form, and for large ones, if they can be saved in slices.
+/// Size of collections of a form; for large ones, whether they can be saved in slices.
 enum Size {
     Small,
     Sliced,
@@ -48,18 +48,18 @@ macro_rules! kinds_and_forms {
         pub enum CollectionKind { $(#[doc = $doc] $kind = $number,)* }
 
         impl CollectionKind {
-            /// The type with this number.
+            /// Returns the type with this number.
             #[inline]
             pub const fn from_number(number: u8) -> Option<Self> {
                 match number { $($number => Some(Self::$kind),)* _ => None }
             }
 
-            /// The name that TYPE replies with.
+            /// Returns the reply of TYPE.
             pub const fn name(self) -> &'static str {
                 match self { $(Self::$kind => $name,)* }
             }
 
-            /// The names that OBJECT ENCODING replies with. The place of each is its number in the log.
+            /// Returns the replies of OBJECT ENCODING. The index of each is its number in the log.
             pub const fn encodings(self) -> &'static [&'static str] {
                 match self { $(Self::$kind => &$encodings,)* }
             }
@@ -71,7 +71,7 @@ macro_rules! kinds_and_forms {
         pub enum Form { $($(#[doc = $form_doc] $form,)*)* }
 
         impl Form {
-            /// The type of a collection of this form.
+            /// Returns the type of a collection of this form.
             #[inline]
             pub const fn kind(self) -> CollectionKind {
                 match self { $($(Self::$form => CollectionKind::$kind,)*)* }
@@ -87,13 +87,13 @@ macro_rules! kinds_and_forms {
 all_types!(kinds_and_forms);
 
 impl Form {
-    /// True if it is one small block, which an edit goes through, or copies, anyway.
+    /// Returns true if it is one small block, which an edit scans or copies anyway.
     #[inline]
     pub const fn is_small(self) -> bool {
         matches!(self.size(), Size::Small)
     }
 
-    /// True if collections of this form can be saved in slices.
+    /// Returns true if collections of this form can be saved in slices.
     #[inline]
     pub const fn has_slices(self) -> bool {
         matches!(self.size(), Size::Sliced)

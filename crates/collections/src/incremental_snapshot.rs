@@ -1,47 +1,47 @@
-//! Saving a large collection as of one moment, while it keeps changing.
+//! Saves a large collection as of one moment, while it keeps changing.
 //!
-//! The collection itself holds the state of its snapshot, and its own methods maintain it, so no change can
-//! bypass it, under whatever key. A snapshot takes one slice at a time and releases the collection in between. At
-//! any time, what was taken and what is still to come together make up the original collection.
+//! The collection itself holds the state of its snapshot, and its own methods maintain it, so no change can bypass it,
+//! under whatever key. A snapshot takes one slice at a time and releases the collection in between. At any time, the
+//! slices taken and those still to come together make up the original collection.
 //!
-//! This file has what the types share: the owner of a snapshot ([`SnapshotTag`]), and saving the members of a
-//! table ([`IncrementalSnapshot`]) for sets, hashes and sorted sets. The table is walked in hash order, and a
-//! member ahead of the walk is copied once, just before its first change; see [`tierce_dash::Snapshot`]. Lists
-//! use `list/snapshot.rs`.
+//! This file has the parts that the types share: the owner of a snapshot ([`SnapshotTag`]), and saving the members of
+//! a table ([`IncrementalSnapshot`]) for sets, hashes and sorted sets. The table is walked in hash order, and a member
+//! ahead of the walk is copied once, just before its first change; see [`tierce_dash::Snapshot`]. Lists use
+//! `list/snapshot.rs`.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering::Relaxed};
 
 use tierce_dash::{EntryHash, Snapshot, Table};
 
-/// Tells the snapshots of one process apart.
+/// Identity of a snapshot within the process.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct SnapshotId(u64);
 
-/// Whose snapshot it is, and where its memory is counted.
+/// Owner of a snapshot, and the counter of its memory.
 #[derive(Debug)]
 pub struct SnapshotTag {
     id: SnapshotId,
-    /// A sum over several snapshots; relaxed, since it orders nothing.
+    /// Sum over several snapshots; relaxed, since it orders nothing.
     bytes: Arc<AtomicUsize>,
-    /// What is counted there for this one.
+    /// Bytes counted there for this one.
     counted: usize,
 }
 
 impl SnapshotTag {
-    /// A new one. What the copies take is counted in `bytes`.
+    /// Creates a tag with a new identity. The memory of copies is counted in `bytes`.
     pub fn new(bytes: &Arc<AtomicUsize>) -> Self {
         static NEXT: AtomicU64 = AtomicU64::new(0);
         let id = SnapshotId(NEXT.fetch_add(1, Relaxed));
         Self { id, bytes: Arc::clone(bytes), counted: 0 }
     }
 
-    /// The identity of the snapshot. Later ones have higher identities.
+    /// Returns the identity of the snapshot. Later snapshots have higher identities.
     pub fn id(&self) -> SnapshotId {
         self.id
     }
 
-    /// Counts that copies take `bytes` now.
+    /// Updates the counted memory of copies to `bytes`.
     pub(crate) fn count(&mut self, bytes: usize) {
         self.bytes.fetch_add(bytes.wrapping_sub(self.counted), Relaxed);
         self.counted = bytes;
@@ -54,17 +54,16 @@ impl Drop for SnapshotTag {
     }
 }
 
-/// Whether a slice was the last one.
+/// Says if a slice was the last one.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum SnapshotProgress {
     /// There may be more.
     Slice,
-    /// That was all.
+    /// Everything has been saved.
     Complete,
 }
 
-/// What a collection has kept for a snapshot that was given up. Frees it when dropped, which may take a
-/// while.
+/// Copies that a collection kept for an abandoned snapshot. Dropping it frees them, which may take a while.
 pub struct Remainder {
     _kept: Box<dyn Send + Sync>,
 }
@@ -81,20 +80,20 @@ impl std::fmt::Debug for Remainder {
     }
 }
 
-/// A collection that can be saved in slices as it was at one moment, while it changes. Streams cannot.
+/// A collection that can be saved in slices as of one moment, while it changes. Streams cannot.
 pub trait Snapshotted {
-    /// The snapshot that is under way.
+    /// Returns the snapshot in progress.
     #[inline]
     fn snapshot_id(&self) -> Option<SnapshotId> {
         None
     }
 
-    /// Begins a snapshot, in place of one that may be under way; `false` if the collection is too small.
+    /// Begins a snapshot, replacing one in progress; `false` if the collection is too small.
     fn begin_snapshot(&mut self, _tag: SnapshotTag) -> bool {
         false
     }
 
-    /// Gives the snapshot up.
+    /// Abandons the snapshot.
     fn cancel_snapshot(&mut self) -> Option<Remainder> {
         None
     }
@@ -125,22 +124,22 @@ macro_rules! snapshotted {
 }
 pub(crate) use snapshotted;
 
-/// A copy of a member, made before that changes.
+/// A member that can be copied before it changes.
 pub(crate) trait CopyOwned {
-    /// Bytes it owns besides itself, as the allocator counts them.
+    /// Returns the bytes it owns, excluding itself, as the allocator counts them.
     fn owned_bytes(&self) -> usize;
 }
 
-/// Copies are in runs of so many, so that no vector of millions is moved when it grows.
+/// Length of a run of copies. Runs avoid moving a vector of millions when it grows.
 const RUN_LEN: usize = 512;
 
-/// The members of a table while they are being saved.
+/// State of saving the members of a table.
 #[derive(Debug)]
 pub(crate) struct IncrementalSnapshot<C> {
     pub(crate) tag: SnapshotTag,
     walk: Snapshot,
-    /// Members as they were, that have changed since and have not been taken yet. Not empty, but for
-    /// the last run.
+    /// Old versions of members that have changed since and have not been taken yet. Runs are not empty, except the
+    /// last.
     copies: Vec<Vec<C>>,
     copy_bytes: usize,
 }
@@ -150,7 +149,7 @@ impl<C> IncrementalSnapshot<C> {
         Self { tag, walk: Snapshot::begin(), copies: Vec::new(), copy_bytes: 0 }
     }
 
-    /// To be called before a member with this hash comes, goes or changes.
+    /// Must be called before a member with this hash is added, removed or changed.
     #[cold]
     pub(crate) fn before_change<E>(
         &mut self,
@@ -170,8 +169,8 @@ impl<C> IncrementalSnapshot<C> {
         self.count();
     }
 
-    /// Shows members that have changed since the beginning, as they were then, until `visit` has made
-    /// `bytes_max` bytes of them. Returns how many it has made.
+    /// Visits members that have changed since the beginning, as they were then, until `visit` has produced `bytes_max`
+    /// bytes. Returns the bytes produced.
     pub(crate) fn take_copies(
         &mut self,
         bytes_max: usize,
@@ -191,7 +190,7 @@ impl<C> IncrementalSnapshot<C> {
         bytes
     }
 
-    /// Shows members that have not changed, until `visit` has made `bytes_max` bytes of them.
+    /// Visits members that have not changed, until `visit` has produced `bytes_max` bytes.
     pub(crate) fn walk_on<E>(
         &mut self,
         table: &Table<E>,
@@ -199,7 +198,7 @@ impl<C> IncrementalSnapshot<C> {
         bytes_max: usize,
         mut visit: impl FnMut(&E) -> usize,
     ) -> SnapshotProgress {
-        // A step finds nothing where all has changed.
+        // A step finds nothing where everything has changed.
         let (mut bytes, mut steps) = (0, 0);
         while bytes < bytes_max && steps < STEPS_MAX && !self.walk.is_complete() {
             self.walk.advance(table, hasher, |entry| bytes += visit(entry));
@@ -224,7 +223,7 @@ impl<C> IncrementalSnapshot<C> {
     }
 }
 
-/// Buckets that a slice walks through at most.
+/// Maximum number of buckets that a slice walks through.
 const STEPS_MAX: usize = 64;
 
 fn push<C>(copies: &mut Vec<Vec<C>>, copy: C) {

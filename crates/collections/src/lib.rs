@@ -1,12 +1,12 @@
-//! Lists, hashes, sets, sorted sets and streams in memory: one block of bytes while small, structures with
+//! Lists, hashes, sets, sorted sets and streams in memory: one block of bytes while small, and structures with
 //! operations in constant or logarithmic time when large.
 //!
 //! Every type chooses its form itself, by limits passed to each operation that may grow it. Common to all:
 //!
 //! - A value is at most two words: its [`Form`] and one pointer, see [`Collection::into_raw`].
-//! - `allocated_bytes` is exact and takes constant time, in the sizes the allocator really hands out
+//! - `allocated_bytes` is exact and takes constant time, in the sizes that the allocator really returns
 //!   ([`size_class`]).
-//! - No operation on one element goes through a large collection.
+//! - No operation on one element scans a large collection.
 //! - Elements are byte strings. The canonical text of an integer may be stored as an integer.
 //!
 //! This crate deliberately knows no keys, key expiry, locks, logs or protocols.

@@ -1,35 +1,35 @@
 //! The size limits of the packed forms.
 
-/// For hashes and sorted sets, and for sets with members that are no integers.
+/// Limits for hashes and sorted sets, and for sets with members that are not integers.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct PackedLimits {
-    /// Fields or members, at most.
+    /// Maximum number of fields or members.
     pub entries_max: usize,
-    /// Bytes of a name, value or member, at most.
+    /// Maximum length of a name, value or member, in bytes.
     pub value_len_max: usize,
 }
 
-/// For sets.
+/// Limits for sets.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct SetLimits {
-    /// Members while all are integers, at most.
+    /// Maximum number of members while all are integers.
     pub integers_max: usize,
     /// The limits of other small sets.
     pub packed: PackedLimits,
 }
 
-/// For a node of a list, and for a list that is a single one.
+/// Limits for a node of a list, and for a list that is a single node.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct ListLimits {
-    /// Elements, at most.
+    /// Maximum number of elements.
     pub entries_max: usize,
-    /// Bytes, at most; an element that is longer has a node of its own.
+    /// Maximum number of bytes; a longer element has a node of its own.
     pub bytes_max: usize,
 }
 
 impl ListLimits {
-    /// From the directive `list-max-listpack-size`: a number of elements, or one of the size classes
-    /// -1 to -5 of 4, 8, 16, 32 and 64 KiB.
+    /// Converts the directive `list-max-listpack-size`: a number of elements, or one of the size classes -1 to -5 of
+    /// 4, 8, 16, 32 and 64 KiB.
     ///
     /// ```
     /// use tierce_collections::ListLimits;
@@ -37,7 +37,7 @@ impl ListLimits {
     /// assert_eq!(ListLimits::of_directive(128).entries_max, 128);
     /// ```
     pub const fn of_directive(value: i64) -> Self {
-        /// What bounds a node in bytes when only its elements are counted.
+        /// Maximum bytes of a node if only its elements are limited.
         const SAFE_BYTES: usize = 8192;
         match value {
             ..=-1 => {
@@ -50,11 +50,11 @@ impl ListLimits {
     }
 }
 
-/// For a node of a stream.
+/// Limits for a node of a stream.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct StreamLimits {
-    /// Bytes of a node, at most; 0 for no such limit.
+    /// Maximum bytes of a node; 0 for no limit.
     pub node_bytes_max: usize,
-    /// Entries of a node, at most; 0 for no such limit.
+    /// Maximum number of entries of a node; 0 for no limit.
     pub node_entries_max: usize,
 }

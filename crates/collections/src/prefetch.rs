@@ -2,17 +2,16 @@
 
 use tierce_dash::{EntryHash, Table};
 
-/// A table of fewer entries than this, with what they own, is mostly in the processor's caches: about
-/// two megabytes.
+/// A table of fewer entries, with the memory they own, is mostly in the processor's caches: about two megabytes.
 const LEN_MIN: usize = 32 * 1024;
 
-/// As many are announced at once: a deep pipeline's worth, and what stays in the first-level cache until
-/// its turn comes.
+/// Maximum number of lookups prefetched at once: the length of a deep pipeline, and as much as stays in the
+/// first-level cache until it is used.
 const AHEAD_MAX: usize = 64;
 
-/// Asks the processor to fetch what looking for entries with these hashes will read: first all buckets,
-/// then, when those have arrived, what the entries own whose fingerprints match. The first
-/// [`AHEAD_MAX`] count; in a small table none do.
+/// Prefetches the memory that lookups of entries with these hashes will read: first all buckets, then, when those have
+/// arrived, the memory owned by entries whose fingerprints match. Only the first [`AHEAD_MAX`] are prefetched, and
+/// none in a small table.
 pub(crate) fn prefetch<T>(
     table: &Table<T>,
     hasher: &impl EntryHash<T>,

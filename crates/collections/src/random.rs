@@ -10,12 +10,12 @@ pub struct Random {
 }
 
 impl Random {
-    /// The sequence of a seed.
+    /// Creates the sequence of a seed.
     pub fn new(seed: u64) -> Self {
         Self { state: seed }
     }
 
-    /// The next number.
+    /// Returns the next number.
     #[inline]
     pub fn word(&mut self) -> u64 {
         self.state = self.state.wrapping_add(0x9E37_79B9_7F4A_7C15);
@@ -24,15 +24,15 @@ impl Random {
         mixed ^ mixed >> 31
     }
 
-    /// A number below `bound`, each equally likely but for a share of `bound / 2^64`; 0 for 0.
+    /// Returns a number below `bound`, each equally likely except for a bias of `bound / 2^64`; 0 for 0.
     #[inline]
     pub fn below(&mut self, bound: usize) -> usize {
         ((u128::from(self.word()) * bound as u128) >> 64) as usize
     }
 }
 
-/// Chooses some of a known number of elements while one goes through them, each choice equally likely
-/// (Knuth, The Art of Computer Programming, volume 2, algorithm 3.4.2 S).
+/// Selection sampling: chooses some of a known number of elements during one pass, each choice equally likely (Knuth,
+/// The Art of Computer Programming, volume 2, algorithm 3.4.2 S).
 #[derive(Debug)]
 pub struct Selection {
     random: Random,
@@ -41,12 +41,12 @@ pub struct Selection {
 }
 
 impl Selection {
-    /// Chooses `wanted` of `len` elements, or all if there are not so many.
+    /// Chooses `wanted` of `len` elements, or all if there are fewer.
     pub fn new(random: Random, wanted: usize, len: usize) -> Self {
         Self { random, wanted, left: len }
     }
 
-    /// Whether the next element is one of the chosen. To be asked once for each.
+    /// Returns true if the next element is chosen. Call it once for each element.
     pub fn takes_next(&mut self) -> bool {
         let takes = self.random.below(self.left) < self.wanted;
         self.wanted -= usize::from(takes);
@@ -55,14 +55,14 @@ impl Selection {
     }
 }
 
-/// One of this many elements is drawn before going through all is the better way to choose among them.
+/// Drawing is better than a full pass if at most one of this many elements is wanted.
 const SPARSE: usize = 3;
 
-/// `count` distinct ones of `elements`, or all if there are fewer. With `draw`, which
-/// makes a random choice in constant time, does not go through all when few are wanted.
+/// Returns `count` distinct `elements`, or all if there are fewer. With `draw`, which makes a random choice in
+/// constant time, it avoids a full pass if few are wanted.
 ///
-/// `hash_of` tells elements apart; that two have the same hash is a chance of one in 2^64, and then one
-/// of them is not chosen.
+/// `hash_of` tells elements apart. Two have the same hash with a chance of one in 2^64, and then one of them is not
+/// chosen.
 pub(crate) fn draw_distinct<T: Copy>(
     elements: impl ExactSizeIterator<Item = T>,
     count: usize,
@@ -88,7 +88,7 @@ pub(crate) fn draw_distinct<T: Copy>(
     drawn
 }
 
-/// Draws `count` times one of all `elements`, which are gone through once.
+/// Draws one of all `elements` `count` times, in a single pass.
 pub(crate) fn draw_repeatedly<T: Copy>(
     elements: impl Iterator<Item = T>,
     count: usize,

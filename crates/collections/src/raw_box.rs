@@ -1,20 +1,20 @@
-//! A box that can be borrowed.
+//! A box that can be aliased.
 //!
-//! Reading a collection that an entry owns makes a second value of the same pointer, never dropped. With a `Box`
-//! inside there would be two unique owners, which is undefined behaviour even if both only read.
+//! Reading a collection that an entry owns creates a second value of the same pointer, which is never dropped. With a
+//! `Box` inside there would be two unique owners, which is undefined behaviour even if both only read.
 
 use std::ops::{Deref, DerefMut};
 use std::ptr::NonNull;
 
 use crate::size_class;
 
-/// The bytes that a `RawBox<T>` takes, without what `T` owns.
+/// Returns the bytes of a `RawBox<T>`, without the memory that `T` owns.
 pub(crate) const fn allocated_bytes_of<T>() -> usize {
     size_class(size_of::<T>())
 }
 
-/// Owns a `T` behind a pointer. Of two that are made of one pointer only one may be dropped, and
-/// while there are two, neither may be used mutably.
+/// Owns a `T` behind a pointer. Of two made from one pointer only one may be dropped, and while there are two, neither
+/// may be used mutably.
 #[derive(Debug)]
 pub(crate) struct RawBox<T> {
     pointer: NonNull<T>,
@@ -31,18 +31,17 @@ impl<T> RawBox<T> {
         Self { pointer: NonNull::new(pointer).expect("a box is not null") }
     }
 
-    /// Gives it away as its pointer.
+    /// Converts it into its pointer.
     #[inline]
     pub(crate) fn into_raw(self) -> NonNull<T> {
         std::mem::ManuallyDrop::new(self).pointer
     }
 
-    /// Takes back what `into_raw` gave away.
+    /// Converts the result of `into_raw` back.
     ///
     /// # Safety
     ///
-    /// The pointer must come from `into_raw`, and what the head of this file and the type say must
-    /// hold.
+    /// The pointer must come from `into_raw`, and the rules of this type and of the head of this file must hold.
     #[inline]
     pub(crate) unsafe fn from_raw(pointer: NonNull<T>) -> Self {
         Self { pointer }
@@ -62,7 +61,7 @@ impl<T> Deref for RawBox<T> {
 impl<T> DerefMut for RawBox<T> {
     #[inline]
     fn deref_mut(&mut self) -> &mut T {
-        // SAFETY: as above; the maker of a second one promised that it is not in use now.
+        // SAFETY: as above; the creator of a second one guarantees that it is not in use now.
         unsafe { self.pointer.as_mut() }
     }
 }

@@ -1,7 +1,7 @@
-//! Comparing names, which are short.
+//! Comparison of names, which are short.
 
-/// Whether two byte strings are equal. For the lengths that most names have this is a few
-/// loads in place of a call.
+/// Returns true if two byte strings are equal. For the usual lengths of names it is a few loads
+/// instead of a call.
 ///
 /// ```
 /// use tierce_collections::same_bytes;
@@ -13,7 +13,7 @@ pub fn same_bytes(a: &[u8], b: &[u8]) -> bool {
     if a.len() != b.len() {
         return false;
     }
-    // Two words that overlap when the length is not twice their size.
+    // Two words that overlap if the length is less than twice their size.
     match a.len() {
         4..=7 => a.first_chunk::<4>() == b.first_chunk() && a.last_chunk::<4>() == b.last_chunk(),
         8..=16 => a.first_chunk::<8>() == b.first_chunk() && a.last_chunk::<8>() == b.last_chunk(),

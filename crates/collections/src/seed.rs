@@ -14,14 +14,14 @@ static SECRETS: LazyLock<RapidSecrets> = LazyLock::new(|| {
     RapidSecrets::seed(RandomState::new().build_hasher().finish())
 });
 
-/// The hash of some bytes.
+/// Returns the hash of some bytes.
 #[inline]
 pub(crate) fn hash_bytes(bytes: &[u8]) -> u64 {
-    // The variant for up to 80 bytes, which is what names and members are; correct for any length.
+    // The variant for up to 80 bytes, the usual length of names and members; correct for any length.
     rapidhash_v3_micro_inline::<true, false>(bytes, &SECRETS)
 }
 
-/// The hash of an integer, which is not that of its text.
+/// Returns the hash of an integer, which differs from that of its text.
 #[inline]
 pub(crate) fn hash_int(value: i64) -> u64 {
     hash_bytes(&value.to_le_bytes())

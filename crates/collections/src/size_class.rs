@@ -1,4 +1,4 @@
-//! The sizes an allocator really hands out.
+//! The sizes that an allocator really returns.
 //!
 //! Memory accounting uses the allocator's sizes, not the requested ones, which would be off by a fifth. mimalloc
 //! and jemalloc share the scheme that matters here: multiples of 16 up to 128 bytes, then four classes per
@@ -11,7 +11,7 @@ const SIZE_CLASS_MIN: usize = 16;
 /// Up to here classes are the multiples of 16 bytes.
 const LINEAR_MAX: usize = 128;
 
-/// The number of bytes the allocator takes for a request of `bytes`.
+/// Returns the number of bytes the allocator takes for a request of `bytes`.
 ///
 /// `size_class(0)` is 16 bytes. The function is monotone and idempotent.
 ///
@@ -25,8 +25,8 @@ pub const fn size_class(bytes: usize) -> usize {
         let rounded = bytes.next_multiple_of(SIZE_CLASS_MIN);
         return if rounded == 0 { SIZE_CLASS_MIN } else { rounded };
     }
-    // `bytes - 1` has its highest bit at `top`; a doubling `2^top .. 2^(top + 1)` is cut into four
-    // steps of `2^(top - 2)`.
+    // `bytes - 1` has its highest bit at `top`; a doubling `2^top .. 2^(top + 1)` is divided into four steps of
+    // `2^(top - 2)`.
     let top = usize::BITS - 1 - (bytes - 1).leading_zeros();
     let step = 1usize << (top - 2);
     bytes.next_multiple_of(step)

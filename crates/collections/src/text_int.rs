@@ -7,7 +7,7 @@
 /// The longest text of an `i64`: `-9223372036854775808`.
 pub const INT_TEXT_MAX: usize = 20;
 
-/// Reads the canonical decimal text of an `i64`; anything else is `None`.
+/// Parses the canonical decimal text of an `i64`; anything else is `None`.
 ///
 /// ```
 /// use tierce_collections::parse_int;
@@ -16,7 +16,7 @@ pub const INT_TEXT_MAX: usize = 20;
 /// ```
 #[inline]
 pub fn parse_int(text: &[u8]) -> Option<i64> {
-    // Nearly every value that is no number fails on its first byte, before any loop.
+    // Nearly every value that is not a number fails on its first byte, before any loop.
     let (negative, digits) = match text {
         [b'-', digits @ ..] => (true, digits),
         digits => (false, digits),
@@ -41,14 +41,14 @@ fn parse_digits(negative: bool, digits: &[u8]) -> Option<i64> {
     if negative { 0i64.checked_sub_unsigned(magnitude) } else { i64::try_from(magnitude).ok() }
 }
 
-/// Room for the text of an `i64` on the stack.
+/// Stack buffer for the text of an `i64`.
 #[derive(Clone, Default)]
 pub struct IntText {
     buffer: itoa::Buffer,
 }
 
 impl IntText {
-    /// Room for one text.
+    /// Creates a buffer for one text.
     #[inline]
     pub fn new() -> Self {
         Self::default()
@@ -61,7 +61,7 @@ impl IntText {
     }
 }
 
-/// The number of bytes of the canonical text of `value`.
+/// Returns the number of bytes of the canonical text of `value`.
 #[inline]
 pub fn int_text_len(value: i64) -> usize {
     let digits = value.unsigned_abs().checked_ilog10().unwrap_or(0) as usize + 1;

@@ -1,4 +1,4 @@
-//! Replies that other threads make for the client of a connection.
+//! Replies that other threads make for a client of a connection.
 
 use std::sync::Arc;
 
@@ -9,40 +9,40 @@ use crate::clients::Deferred;
 use crate::pubsub::Invalidation;
 use crate::waiting::{Awaited, ConnAddress, ReplyTo};
 
-/// Where an answer goes.
+/// Recipient of an answer.
 #[derive(Clone)]
 pub enum Destination {
-    /// To a client that waits for it, and does nothing else.
+    /// A client that waits for it and does nothing else.
     Reply(ReplyTo),
-    /// To a client that goes on meanwhile.
+    /// A client that continues meanwhile.
     Result(Arc<Deferred>),
 }
 
-/// What becomes of a reply that a client waits for, told by any thread.
+/// Outcome of a command whose client waits for the reply.
 pub enum Answered {
     /// The whole reply, in the client's protocol.
     With(OwnedOutput),
-    /// The command that ran away found nothing, and has registered the client: it waits for this now.
+    /// A command on another thread found nothing and has registered the client, which now waits for this.
     Later(Awaited),
 }
 
-/// The answer to a client that waits for a reply, made by any thread.
+/// Answer to a client that waits for a reply, made by any thread.
 pub struct Answer {
     /// The client that gets it.
     pub to: Destination,
     /// The reply, if there is one already.
     pub reply: Answered,
-    /// Where the log ended after what the reply tells of, if that has changed anything.
+    /// End of the log after the changes that the reply reports, if there are any.
     pub logged_at: Option<u64>,
-    /// What the reply shows of keys that its client tracks, if it does: it is told behind the reply that they have
-    /// changed. They may have, and been told of, while the reply was on its way.
+    /// Keys shown by the reply that the client tracks. They may have changed while the reply was on its way, and
+    /// earlier messages may have said so. The invalidation is therefore sent again after the reply.
     pub invalidation: Option<Invalidation>,
-    /// What a command that ran away from the worker has made of its caller.
+    /// State of the caller after a command that ran on another thread.
     pub caller: Option<Box<Caller>>,
 }
 
 impl Destination {
-    /// The connection that gets the answer.
+    /// Returns the connection that gets the answer.
     #[must_use]
     pub fn conn(&self) -> ConnAddress {
         match self {
@@ -51,7 +51,7 @@ impl Destination {
         }
     }
 
-    /// The result that the answer is.
+    /// Returns the deferred result that the answer completes.
     #[must_use]
     pub fn deferred(&self) -> Option<&Arc<Deferred>> {
         match self {

@@ -1,8 +1,8 @@
-//! Replies wait for this once their requests have run.
+//! Confirmations for which replies wait after their requests have run.
 
 use crate::replica_level::ReplicaLevel;
 
-/// The confirmations that replies need before they leave.
+/// Confirmations that replies need before they are sent.
 #[must_use]
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct ReplyBarrier {

@@ -1,5 +1,5 @@
-//! What the kernel knows of the log in a bucket: how far it is, for replies that wait for it and for INFO. The threads
-//! that write it are in the server.
+//! State of the log in a bucket, for replies that wait for its commits and for INFO. The threads that write the log are
+//! in the server.
 
 use std::sync::atomic::{
     AtomicBool, AtomicU64,
@@ -11,49 +11,49 @@ use std::time::Duration;
 use parking_lot::{Condvar, Mutex};
 use tierce_engine::feed::{Feed, Reader};
 
-use crate::lease::{Holding, LeaseGate};
+use crate::lease::{Holding, LeaseCheck};
 
-/// How far the log in the bucket is.
+/// Progress of the log in the bucket.
 #[derive(Debug, Default)]
 pub struct Bucket {
     is_on: AtomicBool,
-    /// The position of the feed up to which everything is committed.
+    /// Position in the feed; everything before it is committed.
     committed: AtomicU64,
-    /// Since when the oldest change waits that is not committed, in Unix milliseconds; 0 if none does.
+    /// Time since which the oldest uncommitted change waits, in Unix milliseconds; 0 without such a change.
     oldest_ms: AtomicU64,
     /// Bytes that were taken from the feed and are not committed.
     taken_bytes: AtomicU64,
-    /// A client waits: what there is goes out at once.
+    /// True while a client waits: pending changes are uploaded at once.
     is_hastened: AtomicBool,
     figures: Mutex<Figures>,
-    /// More is committed, or an append was confirmed.
+    /// Signaled after a commit, and after an append was confirmed.
     advanced: Condvar,
-    /// What replies pass where another process may take the log over.
-    pub lease: LeaseGate,
+    /// Holds replies back when another process may have taken the log over.
+    pub lease: LeaseCheck,
 }
 
-/// What the log in the bucket is busy with.
+/// Current activity of the log in the bucket.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub enum State {
-    /// The data are loaded from it.
+    /// The data are being loaded from it.
     #[default]
     Restoring,
-    /// It has begun anew with the data of this directory: nothing counts before a snapshot of them is there.
+    /// The log was started afresh with the data of this directory. It is not usable before their snapshot is uploaded.
     Base,
-    /// Changes are committed as they come.
+    /// Changes are committed as they arrive.
     Following,
-    /// What another server writes is applied as it comes.
+    /// Changes of another server are applied as they arrive.
     Follower,
-    /// The store does not answer.
+    /// The object store does not answer.
     Away,
     /// Another server has claimed it.
     Deposed,
-    /// It was released in good order.
+    /// It was released in an orderly way.
     Released,
 }
 
 impl State {
-    /// As INFO says it.
+    /// Returns its name in INFO.
     #[must_use]
     pub fn name(self) -> &'static str {
         match self {
@@ -71,80 +71,80 @@ impl State {
 /// Figures for INFO.
 #[derive(Debug, Clone, Default)]
 pub struct Figures {
-    /// Where it is, as configured.
+    /// The configured location.
     pub url: String,
-    /// What it is busy with.
+    /// Current activity.
     pub state: State,
-    /// What the owner of the log is known as.
+    /// Name of the owner of the log.
     pub owner: String,
-    /// Whether another server takes over when the owner's lease is over.
+    /// True if another server takes over when the owner's lease has expired.
     pub takeover: bool,
-    /// How long an object of the log is a lease, in milliseconds.
+    /// Validity of the lease that each object of the log renews, in milliseconds.
     pub lease_ms: u64,
-    /// How many claims there were.
+    /// Number of claims so far.
     pub epoch: u64,
-    /// The number of the last object of the log.
+    /// Number of the last object of the log.
     pub number: u64,
-    /// The last position that the newest snapshot contains; 0 without one.
+    /// Last position in the newest snapshot; 0 without one.
     pub snapshot: u64,
-    /// When that began to count, in Unix milliseconds.
+    /// Time when that snapshot became valid, in Unix milliseconds.
     pub snapshot_ms: u64,
-    /// Bytes of it as they are stored.
+    /// Stored size of that snapshot in bytes.
     pub snapshot_bytes: u64,
-    /// Bytes of a snapshot that is being uploaded, so far.
+    /// Bytes uploaded so far of a snapshot in progress.
     pub uploading_bytes: Option<u64>,
     /// Records committed since the start.
     pub appends: u64,
-    /// Records since the start that say nothing but that this server is alive.
+    /// Records since the start without changes, which only renew the lease.
     pub renewals: u64,
-    /// Bytes of changes in them.
+    /// Bytes of changes in the committed records.
     pub append_bytes: u64,
-    /// Requests since the start that put, and that list.
+    /// PUT and LIST requests since the start.
     pub puts: u64,
-    /// Those that read.
+    /// GET requests since the start.
     pub gets: u64,
-    /// Those that failed.
+    /// Failed requests.
     pub failures: u64,
     /// Bytes sent.
     pub bytes_up: u64,
     /// Bytes received.
     pub bytes_down: u64,
-    /// What a month costs in US dollars at the rate of requests since the start.
+    /// Cost of a month in US dollars at the rate of requests since the start.
     pub dollars_a_month: f64,
-    /// What has failed last; empty if nothing has.
+    /// The last error; empty without one.
     pub last_error: String,
-    /// When that was, in Unix milliseconds.
+    /// Time of the last error, in Unix milliseconds.
     pub last_error_ms: u64,
 }
 
 impl Bucket {
-    /// There is one, at this location.
+    /// Notes that there is a bucket at this location.
     pub fn turn_on(&self, url: &str) {
         url.clone_into(&mut self.figures.lock().url);
         self.is_on.store(true, Release);
     }
 
-    /// Whether there is one.
+    /// Returns true if there is a bucket.
     #[inline]
     #[must_use]
     pub fn is_on(&self) -> bool {
         self.is_on.load(Relaxed)
     }
 
-    /// The position of the feed up to which everything is committed.
+    /// Returns the position in the feed up to which everything is committed.
     #[must_use]
     pub fn committed(&self) -> u64 {
         self.committed.load(Acquire)
     }
 
-    /// Everything up to this position of the feed is committed.
+    /// Notes that everything up to this position in the feed is committed.
     pub fn note_committed(&self, position: u64) {
         let _figures = self.figures.lock();
         self.committed.store(position, Release);
         self.advanced.notify_all();
     }
 
-    /// Waits until everything up to this position is committed, or for `at_most`.
+    /// Waits until everything up to this position is committed, at most for `at_most`.
     pub fn wait_for(&self, position: u64, at_most: Duration) {
         let mut figures = self.figures.lock();
         if self.committed() < position {
@@ -152,7 +152,7 @@ impl Bucket {
         }
     }
 
-    /// An append with this number is confirmed, which [`LeaseGate::note_begun`] gave it. Whether replies wait for that.
+    /// Notes that an append (number from [`LeaseCheck::note_begun`]) is confirmed. Returns true if replies wait for it.
     #[must_use]
     pub fn note_proven(&self, number: u64) -> bool {
         let _figures = self.figures.lock();
@@ -161,14 +161,14 @@ impl Bucket {
         is_awaited
     }
 
-    /// Another process owns the log: nothing waits for it any more.
+    /// Notes that another process owns the log. Nothing waits for the log any more.
     pub fn note_deposed(&self) {
         self.figures.lock().state = State::Deposed;
         self.advanced.notify_all();
     }
 
-    /// Waits until what was executed before may be shown, or until that `is_over`, which is asked now and then. Whether
-    /// it may.
+    /// Waits until replies to earlier commands may be sent, or until `is_over`, which is polled every `look_every`.
+    /// Returns true if they may be sent.
     pub fn wait_for_lease(&self, look_every: Duration, is_over: &dyn Fn() -> bool) -> bool {
         let needed = match self.lease.holding() {
             Holding::Held => return true,
@@ -177,7 +177,7 @@ impl Bucket {
         };
         let mut figures = self.figures.lock();
         loop {
-            // It may be proven by an append that began before another process claimed the log.
+            // An append that began before another process claimed the log may still prove it.
             if self.lease.is_proven(needed) {
                 return true;
             }
@@ -188,19 +188,19 @@ impl Bucket {
         }
     }
 
-    /// The oldest change that is not committed waits since then, and so many bytes were taken from the feed.
+    /// Sets the time since which the oldest uncommitted change waits, and the uncommitted bytes taken from the feed.
     pub fn note_waiting(&self, since_ms: Option<u64>, taken_bytes: u64) {
         self.oldest_ms.store(since_ms.unwrap_or(0), Relaxed);
         self.taken_bytes.store(taken_bytes, Relaxed);
     }
 
-    /// Bytes of changes that are not committed.
+    /// Returns the bytes of uncommitted changes.
     #[must_use]
     pub fn lag_bytes(&self, feed: &Feed) -> u64 {
         self.taken_bytes.load(Relaxed) + feed.waiting_bytes_of(Reader::Bucket) as u64
     }
 
-    /// The age of the oldest change that is not committed, in milliseconds.
+    /// Returns the age of the oldest uncommitted change in milliseconds.
     #[must_use]
     pub fn lag_ms(&self, now_ms: u64) -> u64 {
         match self.oldest_ms.load(Relaxed) {
@@ -209,20 +209,20 @@ impl Bucket {
         }
     }
 
-    /// Has what there is go out at once: a client waits for it.
+    /// Requests the upload of pending changes at once, because a client waits for it.
     pub fn hasten(&self, feed: &Feed) {
         if !self.is_hastened.swap(true, Acquire) {
             feed.call(Reader::Bucket);
         }
     }
 
-    /// Whether that was asked for.
+    /// Returns true if an upload at once was requested.
     #[must_use]
     pub fn is_hastened(&self) -> bool {
         self.is_hastened.load(Acquire)
     }
 
-    /// Whether that was asked for since it was asked last.
+    /// Resets this request. Returns true if it was made since the last call.
     pub fn take_haste(&self) -> bool {
         self.is_hastened.swap(false, Acquire)
     }
@@ -232,7 +232,7 @@ impl Bucket {
         change(&mut self.figures.lock())
     }
 
-    /// The figures, if there is a bucket.
+    /// Returns the figures, if there is a bucket.
     #[must_use]
     pub fn figures(&self) -> Option<Figures> {
         self.is_on().then(|| self.figures.lock().clone())

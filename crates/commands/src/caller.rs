@@ -1,7 +1,7 @@
-//! The caller of a command: what the command may read and change of its client.
+//! The caller of a command: the state of the client that a command may read and change.
 //!
-//! Every caller of the kernel has one: a connection, the import of a file, a client that waits for keys,
-//! for which another thread runs the command. It knows no socket.
+//! Every execution of a command has a caller: for a connection, for the import of a file, or for a blocked client
+//! whose command another thread runs. A caller knows no socket.
 
 mod tracking;
 
@@ -27,65 +27,65 @@ use crate::replica_level::ReplicaLevel;
 use crate::replication::Replica;
 use crate::replication::role::Role;
 use crate::transaction::{QueueIsFull, Transaction};
-use crate::under_way::{Passage, Quiet};
+use crate::under_way::{InFlight, Quiet};
 use crate::waiting::{Awaited, Pending, ReplyTo, Waits};
 
-/// So much is held of the messages of a client whose reply waits. It is no part of its output, which has limits.
+/// Upper bound of the messages buffered while a reply is pending. They do not count as output, which has limits.
 const HELD_BYTES_MAX: usize = 1 << 20;
 
 /// State of a caller that outlives a command.
 pub struct Caller {
-    /// The part that others may see.
+    /// Part that other threads may see.
     pub client: Arc<Client>,
-    /// The protocol version of replies.
+    /// Protocol version of replies.
     pub proto: Proto,
     /// The selected database.
     pub db: DbIndex,
     /// May use commands other than those for authentication.
     pub authenticated: bool,
-    /// The user that it is.
+    /// Current user and its rights.
     rights: Rights,
-    /// Its attempt to authenticate.
+    /// Attempt of the client to authenticate.
     pub attempt: Attempt,
-    /// Watches all commands.
+    /// True for a client of MONITOR.
     pub monitor: bool,
-    /// Whether replies are sent.
+    /// State of `CLIENT REPLY`.
     pub reply_mode: ReplyMode,
-    /// Does not renew access times of keys.
+    /// True if its commands do not update access times of keys.
     pub no_touch: bool,
-    /// What this client asked for in place of `appendfsync`.
+    /// Sync policy that this client chose instead of `appendfsync`.
     durability: Option<SyncPolicy>,
-    /// What this client asked for in place of `durability-replicas`.
+    /// Replica level that this client chose instead of `durability-replicas`.
     replica_level: Option<ReplicaLevel>,
-    /// What it has queued since MULTI.
+    /// Requests queued since MULTI.
     pub transaction: Option<Box<Transaction>>,
-    /// The keys that it watches.
+    /// Keys that it watches.
     watch: Option<Watch>,
-    /// What it is as a replica, if it has said that it is one.
+    /// State as a replica, if the client has said that it is one.
     replica: Option<Arc<Replica>>,
-    /// The connection ends when everything up to the current reply is sent.
+    /// True if the connection closes after everything up to the current reply is sent.
     pub closing: bool,
-    /// A program has changed data since it was last asked whether a call has.
+    /// True if a program has changed data since [`Caller::has_written_unrecorded`] was last called.
     pub program_has_written: bool,
-    /// What it waits for.
+    /// Pending waits of the client.
     pub waits: Waits,
-    /// What it subscribes to and how it tracks keys, if it does.
+    /// Subscriptions and key tracking, if there are any.
     subscriptions: Option<Box<Subscriptions>>,
-    /// Counts how often it was told that a subscription has begun or ended.
+    /// Number of confirmations of SUBSCRIBE and UNSUBSCRIBE that it was sent.
     pub confirmations: usize,
-    /// Messages that have to wait for the end of a transaction, while one is executed.
+    /// Messages deferred until the end of the transaction that is being executed.
     held_messages: Option<Box<Output>>,
-    /// Invalidations have come before a reply that may tell of what they are about.
+    /// True if invalidations were sent before a reply that may contain the old values.
     has_overtaken: bool,
-    /// Commands for replicas that have to wait for the end of a transaction, while one is executed.
+    /// Commands for replicas, deferred until the end of the transaction that is being executed.
     held_for_replicas: Option<Vec<Vec<u8>>>,
-    /// Its tracking, for a transaction that shows it and has run away from the worker, which keeps the subscriptions.
+    /// Copy of the tracking, for an offloaded transaction that reports it. The worker keeps the subscriptions.
     shown_tracking: Option<Box<Tracking>>,
-    /// Its request, while a thread beside workers executes that.
-    pub(crate) passage: Option<Passage>,
-    /// Its request has begun something, and replies when no earlier one of anybody is under way.
+    /// Marks the request as in progress while a thread that is not a worker executes it.
+    pub(crate) in_flight: Option<InFlight>,
+    /// Started operation that replies once no earlier request of any client is in progress.
     pub(crate) quiet: Option<Box<Quiet>>,
-    /// By what the transaction was judged that is executed, if it runs programs.
+    /// State at the admission of the current transaction, if it runs programs.
     pub(crate) standing: Option<Standing>,
     /// See [`Caller::remembers_reads`].
     remembers_reads: bool,
@@ -107,7 +107,7 @@ pub enum ReplyMode {
 }
 
 impl ReplyMode {
-    /// What it is for the next command.
+    /// Returns the mode for the next command.
     #[must_use]
     pub fn after_command(self) -> Self {
         match self {
@@ -119,14 +119,14 @@ impl ReplyMode {
 }
 
 impl Caller {
-    /// A program that embeds the kernel, or the server itself: one with all rights. It may still have to
+    /// Creates a caller with all rights, for an embedding program or the server itself. It may still have to
     /// authenticate.
     #[must_use]
     pub fn new(client: Arc<Client>, authenticated: bool) -> Self {
         Self::with_rights(client, Rights::unlimited(), authenticated)
     }
 
-    /// A client that has just come: the default user, who may have to authenticate.
+    /// Creates the caller of a new client. It is the default user, and may have to authenticate.
     #[must_use]
     pub fn of_client(client: Arc<Client>, users: &Users) -> Self {
         let rights = Rights::of_default_user(users);
@@ -134,7 +134,7 @@ impl Caller {
         Self::with_rights(client, rights, users.is_open())
     }
 
-    /// One with these rights.
+    /// Creates a caller with these rights.
     #[must_use]
     pub fn with_rights(client: Arc<Client>, rights: Rights, authenticated: bool) -> Self {
         Self {
@@ -161,7 +161,7 @@ impl Caller {
             has_overtaken: false,
             held_for_replicas: None,
             shown_tracking: None,
-            passage: None,
+            in_flight: None,
             quiet: None,
             standing: None,
             remembers_reads: false,
@@ -169,18 +169,18 @@ impl Caller {
         }
     }
 
-    /// It does not wait any more for what is under way: a pause that was to begin does not.
+    /// Stops waiting for requests in progress. A pause that was to begin does not begin.
     pub fn give_up(&mut self) {
         self.quiet = None;
     }
 
-    /// True if it finds a replica that has lost its primary.
+    /// Returns true for a replica that has lost its primary.
     pub(crate) fn is_stale(&self, role: &Role) -> bool {
         self.standing.map_or_else(|| role.is_stale(), |standing| standing.is_stale)
     }
 
-    /// The same client for a command that runs away from its worker. A transaction goes with it, and what it
-    /// watches, until it comes back.
+    /// Returns a copy of the client for a command that is offloaded from its worker. The transaction and the watched
+    /// keys move to the copy until it comes back.
     #[must_use]
     pub fn away(&mut self) -> Self {
         let shows_tracking =
@@ -197,7 +197,7 @@ impl Caller {
         }
     }
 
-    /// A caller of this client for a command that another thread runs in its name, while the connection waits or goes on.
+    /// Returns a caller for a command that another thread runs for this client, whose connection may go on.
     #[must_use]
     pub(crate) fn stand_in(&self) -> Self {
         Self {
@@ -211,7 +211,7 @@ impl Caller {
         }
     }
 
-    /// Becomes what a command has made of it that ran away from its worker.
+    /// Takes over the state that an offloaded command has changed.
     pub fn come_back(&mut self, from: Self) {
         let Self { proto, db, authenticated, rights, monitor, reply_mode, no_touch, .. } = from;
         (self.proto, self.db, self.authenticated) = (proto, db, authenticated);
@@ -225,27 +225,27 @@ impl Caller {
         self.reply_mode = reply_mode.after_command();
     }
 
-    /// Whether it is the primary that this server follows. What it sends has been done already, so nothing keeps it
-    /// from being done here as well.
+    /// Returns true for the primary that this server follows. It has executed its commands already, so they are never
+    /// refused here.
     #[must_use]
     #[inline]
     pub fn is_primary(&self) -> bool {
         self.is_primary
     }
 
-    /// Says that it is.
+    /// Marks the caller as the primary.
     pub(crate) fn set_primary(&mut self) {
         self.is_primary = true;
     }
 
-    /// What it may do.
+    /// Returns the rights of the user.
     #[must_use]
     #[inline]
     pub fn rights(&self) -> &Rights {
         &self.rights
     }
 
-    /// Becomes a user, who has authenticated if that is necessary.
+    /// Switches to a user. `authenticated` is true if the client need not authenticate any more.
     pub fn become_user(&mut self, rights: Rights, authenticated: bool) {
         self.client.set_user(rights.user());
         if let Some(subscriptions) = &mut self.subscriptions {
@@ -254,7 +254,7 @@ impl Caller {
         (self.rights, self.authenticated) = (rights, authenticated);
     }
 
-    /// Takes over what has changed of its user. If there is no such user any more, the connection ends.
+    /// Refreshes the rights of the user if they changed. The connection closes if the user no longer exists.
     #[inline]
     pub fn renew_rights(&mut self, users: &Users) {
         if self.rights.are_old(users) && !self.rights.renew(users) {
@@ -263,7 +263,7 @@ impl Caller {
         }
     }
 
-    /// Whether it may still use all channels and patterns that it subscribes to.
+    /// Returns true if the user may still use all subscribed channels and patterns.
     #[must_use]
     pub fn may_stay_subscribed(&self) -> bool {
         let may = |kind, named_by| {
@@ -275,8 +275,8 @@ impl Caller {
             && may(Kind::Pattern, ChannelUse::Pattern)
     }
 
-    /// True if its user is on, and may still call what it listens by: MONITOR, or SUBSCRIBE with these channels. Its
-    /// password is not looked at again, as for other clients.
+    /// Returns true if the user is enabled and may still call MONITOR, or SUBSCRIBE with the current channels. As for
+    /// other clients, the password is not checked again.
     #[must_use]
     pub fn may_listen_again(&self, commands: &Table) -> bool {
         let may_call = |name: &str, channels: &[&Name]| {
@@ -298,7 +298,7 @@ impl Caller {
             && may_subscribe("ssubscribe", Kind::ShardChannel)
     }
 
-    /// Whether it has said MULTI, so that its requests are queued.
+    /// Returns true after MULTI, while requests are queued.
     #[must_use]
     #[inline]
     pub fn is_in_transaction(&self) -> bool {
@@ -308,7 +308,7 @@ impl Caller {
     /// Begins a transaction.
     ///
     /// # Errors
-    /// When there is one.
+    /// Fails if a transaction is open.
     pub fn begin_transaction(&mut self) -> Result<(), CommandError> {
         if self.is_in_transaction() {
             return Err(CommandError::new("ERR MULTI calls can not be nested"));
@@ -318,7 +318,7 @@ impl Caller {
         Ok(())
     }
 
-    /// Ends the transaction, and forgets what is queued and watched. Whether there was one.
+    /// Ends the transaction and discards queued requests and watches. Returns true if there was one.
     pub fn end_transaction(&mut self) -> bool {
         let was_there = self.transaction.take().is_some();
         self.take_watch();
@@ -326,7 +326,7 @@ impl Caller {
         was_there
     }
 
-    /// The keys that it watches, for adding some.
+    /// Returns the watched keys, to add more.
     pub fn watch(&mut self, keyspace: &Keyspace) -> &mut Watch {
         self.watch.get_or_insert_with(|| {
             let watch = Watch::new(keyspace);
@@ -335,36 +335,36 @@ impl Caller {
         })
     }
 
-    /// The hashes of the keys that it watches.
+    /// Returns the hashes of the watched keys.
     #[must_use]
     pub fn watched(&self) -> Option<impl Iterator<Item = KeyHash>> {
         self.watch.as_ref().map(Watch::hashes)
     }
 
-    /// Whether one of the keys that it watches has changed, so that EXEC must do nothing; see [`Watch::is_dirty`].
+    /// Returns true if a watched key has changed, so that EXEC must do nothing; see [`Watch::is_dirty`].
     #[must_use]
     pub fn is_watch_dirty(&self, now_ms: i64) -> bool {
         self.watch.as_ref().is_some_and(|watch| watch.is_dirty(now_ms))
     }
 
-    /// It watches no keys any more. Dropping what it watched leaves the rest to the reaper.
+    /// Takes all watches. When the result is dropped, the reaper removes what is left of it.
     pub fn take_watch(&mut self) -> Option<Watch> {
         let watch = self.watch.take()?;
         *self.client.watch.lock() = None;
         Some(watch)
     }
 
-    /// Has EXEC refused: one of the requests that belong to the transaction was.
+    /// Makes EXEC fail, because a request of the transaction was refused.
     pub fn doom_transaction(&mut self) {
         if let Some(transaction) = &mut self.transaction {
             transaction.doom();
         }
     }
 
-    /// Keeps a call of `command` for EXEC. The hash of its first key may be known.
+    /// Queues a call of `command` for EXEC. The hash of its first key may be known.
     ///
     /// # Errors
-    /// When it may not have so much kept: the connection has to be closed then.
+    /// Fails if the queue would exceed its limit. The connection has to be closed then.
     pub fn queue(
         &mut self,
         engine: &Engine,
@@ -376,10 +376,10 @@ impl Caller {
         self.queue_up_to(bytes_max, &engine.keyspace, command, args, hash)
     }
 
-    /// The same with another limit.
+    /// Queues a call with another limit than [`Caller::queue`].
     ///
     /// # Errors
-    /// As there.
+    /// As [`Caller::queue`].
     pub(crate) fn queue_up_to(
         &mut self,
         bytes_max: u64,
@@ -396,14 +396,14 @@ impl Caller {
         Ok(())
     }
 
-    /// Lets others see how much is queued.
+    /// Publishes the size of the queue for other threads.
     pub(crate) fn show_transaction(&self) {
         let queued = self.transaction.as_ref();
         self.client.note_transaction(queued.map(|queued| (queued.len(), queued.memory_bytes())));
     }
 
-    /// What a call of `command` does to the data. EXEC does what all queued requests do, and to queue one takes
-    /// memory.
+    /// Returns the access of a call of `command` to the data. EXEC has the access of all queued requests together.
+    /// Queuing a request takes memory.
     #[must_use]
     pub fn access_of(&self, command: &Command, args: Args<'_>) -> Access {
         let access = Access::of_call(command.spec, args);
@@ -414,7 +414,7 @@ impl Caller {
         }
     }
 
-    /// True if a replica that has lost its primary answers it; for EXEC, if all that is queued is answered.
+    /// Returns true if a replica without its primary runs the call; for EXEC, if it runs all queued requests.
     pub(crate) fn runs_when_stale(&self, command: &Command) -> bool {
         match &self.transaction {
             Some(queued) if command.is_exec() => queued.runs_when_stale,
@@ -422,7 +422,7 @@ impl Caller {
         }
     }
 
-    /// True if it runs while data are being loaded; for EXEC, if all that is queued does.
+    /// Returns true if the call runs while data are being loaded. For EXEC, this must hold for all queued requests.
     pub(crate) fn runs_while_loading(&self, command: &Command) -> bool {
         match &self.transaction {
             Some(queued) if command.is_exec() => queued.runs_while_loading,
@@ -430,15 +430,15 @@ impl Caller {
         }
     }
 
-    /// Whether it gets no reply to the next command of a transaction.
+    /// Returns true if the client gets no reply to the next command of a transaction.
     #[must_use]
     #[inline]
     pub fn hears_nothing(&self) -> bool {
         self.closing || matches!(self.reply_mode, ReplyMode::Off | ReplyMode::SkipThis)
     }
 
-    /// Asks for another level in place of `appendfsync`, or for that again. If it `has_written` in the same
-    /// batch, that keeps the level it had: what is written is noted only at the end of a batch. So does whatever was
+    /// Sets the sync policy that replaces `appendfsync`; `None` restores the default. Earlier writes keep the old
+    /// level: those of the current batch (`has_written`), which are registered only at its end, and everything
     /// executed at the level `bucket`.
     pub fn set_durability(
         &mut self,
@@ -453,19 +453,19 @@ impl Caller {
         self.durability = level;
     }
 
-    /// What it has asked for in place of `appendfsync`.
+    /// Returns the sync policy that the client chose instead of `appendfsync`.
     #[must_use]
     #[inline]
     pub fn durability(&self) -> Option<SyncPolicy> {
         self.durability
     }
 
-    /// Asks for confirmations of replicas in place of `durability-replicas`, or for these again.
+    /// Sets the replica level that replaces `durability-replicas`; `None` restores the default.
     pub fn set_replica_level(&mut self, level: Option<ReplicaLevel>) {
         self.replica_level = level;
     }
 
-    /// The replicas that have a write of this client when it is acknowledged; `None` if there need be none.
+    /// Returns the replicas that must confirm a write of this client; `None` if none must.
     #[inline]
     pub fn replica_level(&self, engine: &Engine) -> Option<ReplicaLevel> {
         match self.replica_level {
@@ -474,46 +474,46 @@ impl Caller {
         }
     }
 
-    /// True if a call may have changed data of which neither a log nor a stream tells. A program says if it has.
+    /// Returns true if a call may have changed data that is in no log or stream. Programs report it themselves.
     pub fn has_written_unrecorded(&mut self, engine: &Engine, access: Access) -> bool {
         let has_program_written = std::mem::take(&mut self.program_has_written);
         let is_recorded = engine.durability.durable_log().is_some() || engine.feed.is_followed();
         !is_recorded && (access.writes || access.may_write && has_program_written)
     }
 
-    /// How durable a write of this client is when it is acknowledged.
+    /// Returns the durability of a write of this client when it is acknowledged.
     #[inline]
     pub fn sync_policy(&self, engine: &Engine) -> SyncPolicy {
         self.durability.unwrap_or_else(|| engine.config.live().appendfsync())
     }
 
-    /// The origin of changes by its commands, for their events.
+    /// Returns the origin of changes by its commands, for their events.
     #[must_use]
     #[inline]
     pub fn origin(&self) -> Origin {
         Origin { source: Source::Resp, client: self.client.id }
     }
 
-    /// Whether its commands count as uses of keys.
+    /// Returns [`Touch::Yes`] if its commands update the access times of keys.
     #[must_use]
     #[inline]
     pub fn touch(&self) -> Touch {
         if self.no_touch { Touch::No } else { Touch::Yes }
     }
 
-    /// Leaves the reply to the current command to others, for whom [`waiting`](crate::waiting) is.
+    /// Leaves the reply to the current command to another thread; see [`waiting`](crate::waiting).
     pub fn wait_for(&mut self, awaited: Awaited) {
         self.show_waiter(&awaited);
         self.waits.wait_for(awaited, self.reply_mode == ReplyMode::On);
     }
 
-    /// The same reply comes for something else than was thought.
+    /// Changes the event that the pending reply waits for.
     pub fn wait_instead_for(&mut self, awaited: Awaited) {
         self.show_waiter(&awaited);
         self.waits.wait_instead_for(awaited);
     }
 
-    /// Lets others see that it waits for keys or replicas.
+    /// Shows other threads that the client waits for keys or replicas.
     fn show_waiter(&self, awaited: &Awaited) {
         if let Awaited::Confirmations { .. } = awaited {
             self.client.set(ClientFlags::BLOCKED, true);
@@ -524,13 +524,13 @@ impl Caller {
         }
     }
 
-    /// Where the next reply goes that [`Caller::wait_for`] leaves to others.
+    /// Returns the destination of the next reply that [`Caller::wait_for`] defers.
     #[must_use]
     pub fn reply_to(&self) -> ReplyTo {
         ReplyTo { conn: self.client.conn, wait: self.waits.next_reply() }
     }
 
-    /// Its reply comes now, or never: it waits no more.
+    /// Ends the wait: the reply is written now, or never.
     pub fn end_wait(&mut self) -> Option<Pending> {
         let pending = self.waits.end()?;
         if let Awaited::Keys { .. } | Awaited::Confirmations { .. } = pending.awaited {
@@ -540,52 +540,52 @@ impl Caller {
         Some(pending)
     }
 
-    /// What it is as a replica; from the first call on it is one.
+    /// Returns the state as a replica, and makes the client one at the first call.
     pub fn become_replica(&mut self) -> &Arc<Replica> {
         self.replica.get_or_insert_with(|| Arc::new(Replica::new(Arc::clone(&self.client))))
     }
 
-    /// What it is as a replica, if it has asked for the stream or a copy.
+    /// Returns the state as a replica, if it has asked for the stream or a full copy.
     #[must_use]
     #[inline]
     pub fn replica(&self) -> Option<&Arc<Replica>> {
         self.replica.as_ref().filter(|replica| replica.follows())
     }
 
-    /// What it subscribes to and how it tracks keys, if it does.
+    /// Returns the subscriptions and key tracking, if there are any.
     #[must_use]
     #[inline]
     pub fn subscriptions(&self) -> Option<&Subscriptions> {
         self.subscriptions.as_deref()
     }
 
-    /// Whether messages may have to come between its replies.
+    /// Returns true if messages may have to be sent between its replies.
     #[must_use]
     #[inline]
     pub fn gets_messages(&self) -> bool {
         self.subscriptions.is_some()
     }
 
-    /// Whether it subscribes to channels or patterns.
+    /// Returns true if it subscribes to channels or patterns.
     #[must_use]
     #[inline]
     pub fn is_subscribed(&self) -> bool {
         self.subscriptions().is_some_and(Subscriptions::is_to_channels)
     }
 
-    /// Whether it may send few commands, as RESP2 does not tell messages from replies.
+    /// Returns true if it may send only few commands, because RESP2 does not tell messages from replies.
     #[must_use]
     pub fn reads_messages_only(&self) -> bool {
         self.is_subscribed() && self.proto == Proto::Resp2
     }
 
-    /// How many channels, patterns or channels of shards it subscribes to.
+    /// Returns the number of subscribed channels, patterns or shard channels.
     #[must_use]
     pub fn subscription_count(&self, kind: Kind) -> usize {
         self.subscriptions().map_or(0, |subscriptions| subscriptions.count(kind))
     }
 
-    /// Subscribes to a channel or pattern. What was published before goes to `output`.
+    /// Subscribes to a channel or pattern. Messages published before go to `output`.
     pub fn subscribe(
         &mut self,
         pubsub: &PubSub,
@@ -601,7 +601,7 @@ impl Caller {
         self.note_subscriptions(kind);
     }
 
-    /// Ends a subscription, if there is one. What was published before goes to `output`.
+    /// Ends a subscription, if there is one. Messages published before go to `output`.
     pub fn unsubscribe(
         &mut self,
         pubsub: &PubSub,
@@ -616,13 +616,13 @@ impl Caller {
         self.note_subscriptions(kind);
     }
 
-    /// Ends all subscriptions, and tracks no keys any more. What was published before goes to `output`.
+    /// Ends all subscriptions and key tracking. Messages published before go to `output`.
     pub fn unsubscribe_all(&mut self, pubsub: &PubSub, output: &mut Output, proto: Proto) {
         self.catch_up(pubsub, output, proto);
         self.leave(pubsub);
     }
 
-    /// Ends all subscriptions of a connection that is gone.
+    /// Ends all subscriptions of a closed connection.
     pub fn leave(&mut self, pubsub: &PubSub) {
         let Some(mut subscriptions) = self.subscriptions.take() else { return };
         pubsub.leave(&mut subscriptions);
@@ -630,7 +630,7 @@ impl Caller {
         self.note_tracking();
     }
 
-    /// Subscribers of replicas get a message as well. `name` is that of the command which publishes it.
+    /// Sends a message to the subscribers of replicas. `name` is the command that publishes it.
     pub(crate) fn tell_replicas(
         &mut self,
         feed: &Feed,
@@ -651,31 +651,31 @@ impl Caller {
         }
     }
 
-    /// Begins to execute a transaction. Its changes go to replicas at its end, and what it tells their subscribers
-    /// is to come behind them.
+    /// Starts to defer messages for replicas, at the begin of a transaction. Its changes reach the replicas at its
+    /// end, and the messages must follow them.
     pub(crate) fn hold_for_replicas(&mut self) {
         self.held_for_replicas = Some(Vec::new());
     }
 
-    /// The changes of the transaction are on their way.
+    /// Sends the deferred messages, after the changes of the transaction.
     pub(crate) fn pass_to_replicas(&mut self, feed: &Feed) {
         for command in self.held_for_replicas.take().into_iter().flatten() {
             feed.pass(&command);
         }
     }
 
-    /// Begins to execute a transaction that changes subscriptions: messages shall not come between its replies.
+    /// Starts to defer messages: none may come between the replies of a transaction that changes subscriptions.
     pub fn hold_messages(&mut self) {
         self.held_messages = Some(Box::new(Output::new()));
     }
 
-    /// Whether it has just executed such a transaction. All of its replies that the caller does not want are left out.
+    /// Returns true after such a transaction. Replies that the client does not want are left out.
     #[must_use]
     pub fn holds_messages(&self) -> bool {
         self.held_messages.is_some()
     }
 
-    /// Writes what was published for it so far. Not to be called between the replies of a transaction.
+    /// Writes the messages published so far. Must not be called between the replies of a transaction.
     #[inline]
     pub fn catch_up(&mut self, pubsub: &PubSub, output: &mut Output, proto: Proto) {
         if self.gets_messages() || self.held_messages.is_some() {
@@ -697,10 +697,10 @@ impl Caller {
         }
     }
 
-    /// Writes what it has not seen of a run of messages, and returns how many bytes. They are held while replies wait for
-    /// replicas, which come first, and while the reply of a long command does that may tell of what it tracks: what it
-    /// reads there may be older than they are. When that becomes too much, they go out, and all that the client has cached
-    /// is invalid behind the replies.
+    /// Writes the unseen messages of a run and returns the number of bytes. Messages are deferred while replies wait
+    /// for replicas, which come first. With tracking, they are also deferred during a long command, whose reply may
+    /// contain older values than the invalidations. Beyond `HELD_BYTES_MAX` they are sent, and after the replies the
+    /// whole cache of the client is invalidated.
     pub fn receive(&mut self, pubsub: &PubSub, run: &Run, output: &mut Output) -> usize {
         let tracks = self.tracker().is_some();
         let is_reading = tracks && matches!(self.waits.awaited(), Some(Awaited::LongCommand));
@@ -720,7 +720,7 @@ impl Caller {
         bytes
     }
 
-    /// Lets others see that its invalidations have nowhere to go.
+    /// Shows other threads that the target of its invalidations is gone.
     #[inline]
     fn note_broken_redirect(&mut self) {
         if self.tracker().is_some_and(|tracker| tracker.is_broken) {
@@ -728,7 +728,7 @@ impl Caller {
         }
     }
 
-    /// Lets others see what it subscribes to.
+    /// Shows other threads its number of subscriptions.
     fn note_subscriptions(&mut self, kind: Kind) {
         if self.subscriptions().is_some_and(Subscriptions::is_empty) {
             self.subscriptions = None;
@@ -738,7 +738,7 @@ impl Caller {
         self.client.set(ClientFlags::PUBSUB, self.is_subscribed());
     }
 
-    /// Switches to another database.
+    /// Selects another database.
     pub fn select(&mut self, db: DbIndex) {
         self.db = db;
         self.client.db.store(db.get() as u16, Relaxed);

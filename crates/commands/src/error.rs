@@ -1,13 +1,12 @@
 //! Errors of commands, with Redis' texts.
 //!
-//! The first word of a text is its kind (`ERR`, `WRONGTYPE`, …): clients and the `errorstats`
-//! section of INFO go by it.
+//! The first word of a text is its kind (`ERR`, `WRONGTYPE`, …): clients and the `errorstats` section of INFO use it.
 
 use std::borrow::Cow;
 
 use tierce_keyspace::Busy;
 
-/// The reply of a command that failed; one line, starting with the kind of the error.
+/// The reply of a failed command; one line that starts with the kind of the error.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct CommandError(Cause);
 
@@ -15,38 +14,38 @@ pub struct CommandError(Cause);
 enum Cause {
     /// A reply.
     Text(Cow<'static, str>),
-    /// No reply: the command did not come to run.
+    /// No reply: the command did not run.
     Interrupt(Interrupt),
 }
 
-/// Why a command has to stop before it has changed or replied anything, and is run again from its beginning.
+/// Reason to stop a command before it has changed anything or replied. It is run again from its beginning.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Interrupt {
-    /// It needs a shard that another thread holds for long. It runs when that is free.
+    /// It needs a shard that another thread keeps locked for long. It runs when that is free.
     Busy(Busy),
-    /// It takes long. It runs away from the worker.
+    /// It takes long. It runs on another thread.
     Long,
-    /// A gate has closed since it was judged, or writes before it are to be confirmed first. It is judged again.
-    Gate,
-    /// It changes the role, which another thread has held still for long. It is tried again soon.
+    /// Its admission has changed since the check, or earlier writes have to be confirmed first. It is checked again.
+    Admission,
+    /// It changes the role, which another thread has locked for long. It is tried again soon.
     Role,
-    /// It has begun something that concerns later requests only. It replies once the earlier ones are done.
+    /// It has begun something that only concerns later requests. It replies after the earlier ones are done.
     Quiet,
 }
 
 impl CommandError {
-    /// The options make no sense together, or are not known.
+    /// The options are unknown or contradict each other.
     pub const SYNTAX: Self = Self::new("ERR syntax error");
     /// A number was expected.
     pub const NOT_AN_INTEGER: Self = Self::new("ERR value is not an integer or out of range");
     /// A floating point number was expected.
     pub const NOT_A_FLOAT: Self = Self::new("ERR value is not a valid float");
-    /// The key holds another type.
+    /// The key has another type.
     pub const WRONG_TYPE: Self =
         Self::new("WRONGTYPE Operation against a key holding the wrong kind of value");
-    /// The command needs shards, or threads that need some, beside those of a transaction.
+    /// The command needs other shards than the transaction, or threads that need some.
     pub const NOT_WITHIN: Self = Self::new("ERR Command not allowed inside a transaction");
-    /// The connection carries a stream.
+    /// The connection carries a replication stream.
     pub const OF_REPLICA: Self = Self::new("ERR Replica can't interact with the keyspace");
     /// The key must exist.
     pub const NO_SUCH_KEY: Self = Self::new("ERR no such key");
@@ -57,7 +56,7 @@ impl CommandError {
     /// The value would exceed `proto-max-bulk-len`.
     pub const STRING_TOO_LONG: Self =
         Self::new("ERR string exceeds maximum allowed size (proto-max-bulk-len)");
-    /// The client has to say AUTH first.
+    /// The client has to authenticate first.
     pub const NO_AUTH: Self = Self::new("NOAUTH Authentication required.");
     /// The last background save failed, and `stop-writes-on-bgsave-error` is set.
     pub const CANNOT_SAVE: Self = Self::new(
@@ -73,7 +72,7 @@ impl CommandError {
     /// The server is a replica.
     pub const REPLICA_IS_READ_ONLY: Self =
         Self::new("READONLY You can't write against a read only replica.");
-    /// There are fewer replicas than `min-replicas-to-write` wants.
+    /// There are fewer replicas than `min-replicas-to-write`.
     pub const TOO_FEW_REPLICAS: Self = Self::new("NOREPLICAS Not enough good replicas to write.");
     /// The server is a replica that has lost its primary.
     pub const PRIMARY_IS_DOWN: Self = Self::new(
@@ -85,15 +84,15 @@ impl CommandError {
     pub const WRONG_PASS: Self =
         Self::new("WRONGPASS invalid username-password pair or user is disabled.");
 
-    /// What was dumped is by a later version, or not as it was.
+    /// The dumped value is from a later version, or was altered.
     pub const WRONG_PAYLOAD: Self = Self::new("ERR DUMP payload version or checksum are wrong");
 
-    /// A text known in advance.
+    /// Creates an error with a constant text.
     pub const fn new(text: &'static str) -> Self {
         Self(Cause::Text(Cow::Borrowed(text)))
     }
 
-    /// A text made for the occasion; the encoder keeps it on one line.
+    /// Creates an error with a formatted text. The encoder keeps it on one line.
     pub fn text(text: impl Into<String>) -> Self {
         Self(Cause::Text(Cow::Owned(text.into())))
     }
@@ -111,7 +110,7 @@ impl CommandError {
         ))
     }
 
-    /// The log takes no writes because of this failure, or until it has been rewritten.
+    /// The log refuses writes because of this failure, or until it has been rewritten.
     pub fn not_logged(failure: Option<String>) -> Self {
         let cause = failure.unwrap_or_else(|| "the log is being written anew".to_owned());
         Self::text(format!("MISCONF Errors writing to the AOF file: {cause}"))
@@ -122,7 +121,7 @@ impl CommandError {
         Self::text(format!("ERR invalid expire time in '{name}' command"))
     }
 
-    /// An unknown command, quoted with its first arguments, as far as they are short.
+    /// An unknown command. Quotes its name and first arguments, up to a limit.
     pub fn unknown_command<'a>(name: &[u8], args: impl Iterator<Item = &'a [u8]>) -> Self {
         const QUOTED_MAX: usize = 128;
         let mut quoted = String::new();
@@ -135,7 +134,7 @@ impl CommandError {
         }
         let name = printable(name, QUOTED_MAX);
         if name.eq_ignore_ascii_case("migrate") {
-            // Redis waits for the other server and blocks all clients meanwhile, which no worker may.
+            // Redis waits for the other server and blocks all clients meanwhile. Here no worker may block.
             return Self::text(format!(
                 "ERR unknown command '{name}': keys do not move from here by themselves. DUMP here and \
                  RESTORE there carry one over, BACKUP or tierce export all of them"
@@ -151,8 +150,7 @@ impl CommandError {
         Self::text(format!("ERR unknown subcommand '{name}'. Try {container} HELP."))
     }
 
-    /// An unknown subcommand, or one with a wrong number of arguments, of a command that looks
-    /// at these itself.
+    /// An unknown subcommand, or one with a wrong number of arguments, of a command that parses its subcommands itself.
     pub fn subcommand_syntax(name: &[u8], container: &str) -> Self {
         let name = printable(name, 128);
         let container = container.to_ascii_uppercase();
@@ -173,8 +171,8 @@ impl CommandError {
         }
     }
 
-    /// True if this line says that something has no room in this server, whatever its data: loading all data of the one
-    /// where it has would fail as well.
+    /// Returns true if this line says that something exceeds a limit of this server. Loading all data of the other
+    /// server would then fail as well.
     #[must_use]
     pub fn is_of_limit(line: &[u8]) -> bool {
         const LINES: [CommandError; 3] = [
@@ -188,21 +186,21 @@ impl CommandError {
             || key_begin.is_some_and(|begin| line.starts_with(begin.as_bytes()))
     }
 
-    /// The whole line.
+    /// Returns the whole line.
     pub fn as_str(&self) -> &str {
         match &self.0 {
             Cause::Text(text) => text,
-            // Not seen by clients.
+            // Clients never see it.
             Cause::Interrupt(_) => "ERR the command was interrupted",
         }
     }
 
-    /// Bytes of the reply: the line between `-` and its end.
+    /// Returns the bytes of the reply: the line with `-` and its end.
     pub fn reply_bytes(&self) -> usize {
         self.as_str().len() + 3
     }
 
-    /// Whether it is no reply, but the command is to be run again.
+    /// Returns the interrupt if this is no reply and the command has to run again.
     pub fn interrupt(&self) -> Option<Interrupt> {
         match self.0 {
             Cause::Interrupt(interrupt) => Some(interrupt),
@@ -210,8 +208,8 @@ impl CommandError {
         }
     }
 
-    /// The first word: what kind of error it is. A text without a short first word in front of
-    /// others has no kind of its own.
+    /// Returns the first word, which is the kind of the error. A text without a short first word followed by others has
+    /// the kind `ERR`.
     pub fn kind(&self) -> &str {
         const KIND_LEN_MAX: usize = 32;
         match self.as_str().split_once(' ') {
@@ -239,8 +237,8 @@ impl From<tierce_keyspace::Error> for CommandError {
     }
 }
 
-/// At most `max` bytes of what a client sent, as text without control characters, so that no
-/// reply can be made to look like two.
+/// Returns at most `max` bytes from a client as text. Control characters are replaced, so that one reply cannot look
+/// like two.
 fn printable(bytes: &[u8], max: usize) -> String {
     let text = String::from_utf8_lossy(&bytes[..bytes.len().min(max)]);
     text.chars().map(|c| if c.is_control() { ' ' } else { c }).collect()

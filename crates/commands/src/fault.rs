@@ -1,6 +1,6 @@
-//! Why requests are refused that are right in themselves.
+//! Reasons to refuse valid requests.
 
-/// Why a request is refused that is right in itself.
+/// Reason why a valid request is refused.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Fault {
     /// Snapshots cannot be written.
@@ -9,7 +9,7 @@ pub enum Fault {
     NotLogged,
     /// Memory is beyond its limit, and nothing may be evicted.
     OutOfMemory,
-    /// The user may not do that.
+    /// The user lacks the permission.
     NoPermission,
     /// The server is a replica.
     ReadOnly,
@@ -22,18 +22,18 @@ pub enum Fault {
 }
 
 impl Fault {
-    /// Whether no request is served that has it, and not only those that take memory.
+    /// Returns true if it refuses all requests, not only those that need memory.
     #[must_use]
     pub fn is_for_all(&self) -> bool {
         *self != Self::OutOfMemory
     }
 }
 
-/// The state by which a transaction was judged. It holds for the programs of the transaction: they may run for long, and
-/// what was done before them stays.
+/// The state that the admission of a transaction was based on. It also applies to the programs of the transaction,
+/// because they may run for long, and the effects of earlier commands remain.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Standing {
-    /// Why its programs must not write.
+    /// Reason why its programs must not write.
     pub(crate) fault: Option<Fault>,
     /// The server is a replica that has lost its primary.
     pub(crate) is_stale: bool,

@@ -1,7 +1,7 @@
-//! What commands need to run: the store, the table, the registry of clients, and the statistics.
+//! The kernel executes commands: it has the store, the command table, the registry of clients and the statistics.
 //!
-//! A kernel needs no sockets. What it asks of the threads that carry requests and replies goes through
-//! [`Front`]; without one, as in the import of a file, nothing is sent.
+//! A kernel needs no sockets. It reaches the threads that carry requests and replies through [`Front`]. Without a
+//! front, as in the import of a file, nothing is sent.
 
 use std::ops::Deref;
 use std::sync::{Arc, OnceLock};
@@ -9,7 +9,7 @@ use std::time::{Duration, Instant};
 
 use parking_lot::Mutex;
 use tierce_engine::feed::Reader;
-use tierce_keyspace::{ShardLocks, StreamPlace, interleaving};
+use tierce_keyspace::{ShardLocks, StreamPosition, interleaving};
 use tierce_wire::resp::{Args, AuthState, Limits};
 
 use crate::acl::{
@@ -37,46 +37,46 @@ use crate::scripting::Scripts;
 use crate::shutdown::{Shutdown, ShutdownRequest};
 use crate::slowlog::SlowLog;
 use crate::stats::{Counters, ErrorCounts, HttpFigures, Rates, SpareCounters, Stat, Totals};
-use crate::under_way::{Passages, Quiet};
+use crate::under_way::{InFlightRequests, Quiet};
 use crate::waiting::{ConnAddress, Patience};
 
-/// Threads for commands that take too long for a worker. Two, so that one of minutes does not hold up all
-/// others; each takes a processor from the workers while it runs.
+/// Threads for commands that take too long for a worker. With two, a command that takes minutes does not stop all
+/// others. Each takes a processor from the workers while it runs.
 const LONG_THREADS: usize = 2;
 
-/// Threads for programs that take too long for a worker: as many as there are workers, so that programs on different
-/// keys get all processors, up to this number. Others wait for one of them.
+/// Upper bound of threads for programs that take too long for a worker. There is one for each worker up to this
+/// number, so that programs on different keys use all processors. Further programs wait for a thread.
 const PROGRAM_THREADS_MAX: usize = 8;
 
 fn program_threads(workers: usize) -> usize {
     workers.min(PROGRAM_THREADS_MAX)
 }
 
-/// The threads that carry requests to the kernel and replies to clients.
+/// Threads that carry requests to the kernel and replies to clients.
 pub trait Front: Send + Sync {
-    /// Carries an answer to the client that waits for it.
+    /// Sends an answer to the client that waits for it.
     fn answer(&self, answer: Answer);
 
-    /// Has a result called due ([`blocking::result_is_due`](crate::pipeline::blocking::result_is_due)) after so many
+    /// Has [`blocking::result_is_due`](crate::pipeline::blocking::result_is_due) called for a result after this many
     /// milliseconds.
     fn set_deadline(&self, deferred: &Arc<Deferred>, after_ms: u64);
 
-    /// Tells all workers.
+    /// Sends a notice to all workers.
     fn tell_all(&self, notice: &Notice);
 
-    /// Ends a connection at once.
+    /// Closes a connection at once.
     fn close(&self, conn: ConnAddress);
 
-    /// Connections and bytes since the start.
+    /// Returns connections and bytes since the start.
     fn traffic(&self) -> Traffic;
 
-    /// Statistics are being reset.
+    /// Resets the statistics of the front.
     fn reset_stats(&self);
 }
 
 /// An engine with commands and clients.
 pub struct Kernel {
-    /// The data, and all that keeps them.
+    /// Data, log and settings.
     pub engine: Arc<Engine>,
     /// All commands.
     pub commands: Table,
@@ -86,54 +86,54 @@ pub struct Kernel {
     pub clients: Arc<Registry>,
     /// `CLIENT PAUSE`.
     pub pause: Arc<Pause>,
-    /// Requests that threads beside workers have under way.
-    pub passages: Passages,
+    /// Requests in progress on threads that are not workers.
+    pub in_flight_requests: InFlightRequests,
     /// Slow commands.
     pub slowlog: Mutex<SlowLog>,
-    /// Keys that take the most time and bytes.
+    /// Keys that use the most time and bytes.
     pub hot_keys: HotKeys,
     /// Error replies by kind.
     pub errors: ErrorCounts,
-    /// Commands and bytes over the last moments.
+    /// Commands and bytes in the last seconds.
     pub rates: Rates,
-    /// The clock by which commands are timed: nanoseconds since some moment in the past, never going back. A
-    /// server has a faster one than the default.
+    /// Clock for timing commands: nanoseconds since some moment in the past, never going back. A server sets a faster
+    /// clock than the default.
     pub nanos: fn() -> u64,
-    /// When the server started.
+    /// Start of the server.
     pub started: Instant,
-    /// The same in Unix seconds.
+    /// Start of the server in Unix seconds.
     pub started_unix_seconds: i64,
-    /// Forty hexadecimal digits that name this life of the server.
+    /// Forty hexadecimal digits that identify this run of the server.
     pub run_id: String,
-    /// The service manager that is notified when the process is ready, if there is one.
+    /// Service manager to notify when the process is ready, if there is one.
     pub supervisor: OnceLock<&'static str>,
-    /// What is counted of HTTP, if it was ever listened for.
+    /// HTTP statistics, if the server ever listened for HTTP.
     pub http: OnceLock<Arc<HttpFigures>>,
-    /// Commands that take too long for a worker.
+    /// Queue of commands that take too long for a worker.
     pub offload: Offload,
-    /// Scripts, and what of them runs.
+    /// Scripts, and those that are running.
     pub scripts: Scripts,
     /// Subscriptions and messages.
     pub pubsub: Arc<PubSub>,
-    /// Those that follow this server.
+    /// Replicas that follow this server.
     pub primary: Primary,
-    /// Whether this is a replica.
+    /// Role of this server: primary or replica.
     pub role: Role,
-    /// Whether it hands that over.
+    /// State of a failover, which hands the role over.
     pub failover: Failover,
-    /// How far the log in a bucket is.
+    /// Progress of the log in a bucket.
     pub bucket: Bucket,
     shutdown: ShutdownRequest,
-    /// Of the workers, then of the threads for long commands, then of those for programs.
+    /// Of the workers, then of the threads for long commands, then of the threads for programs.
     counters: Box<[Counters]>,
-    /// For calls of threads that are neither.
+    /// For calls on all other threads.
     pub(crate) spare: SpareCounters,
     workers: usize,
     baseline: Mutex<Option<Baseline>>,
     front: OnceLock<Box<dyn Front>>,
 }
 
-/// What was counted when statistics were last reset.
+/// Counters at the last reset of the statistics.
 struct Baseline {
     totals: Totals,
     traffic: Traffic,
@@ -149,33 +149,33 @@ pub struct Traffic {
     pub bytes_in: u64,
     /// Bytes sent.
     pub bytes_out: u64,
-    /// Connections that were closed because there was no descriptor for them.
+    /// Connections closed for lack of a file descriptor.
     pub dropped: u64,
-    /// Connections of addresses that opened them faster than `max-new-connections-per-address`.
+    /// Connections refused because their address exceeded `max-new-connections-per-address`.
     pub too_fast: u64,
-    /// What became of TLS handshakes.
+    /// TLS handshakes.
     pub handshakes: Handshakes,
 }
 
-/// What became of TLS handshakes since the start, or since statistics were reset.
+/// Number of TLS handshakes since the start, or since statistics were reset.
 #[derive(Clone, Copy, Default, Debug)]
 pub struct Handshakes {
-    /// Those that were completed.
+    /// Completed ones.
     pub completed: u64,
-    /// Those of them that went on with a session of before.
+    /// Completed ones that resumed an earlier session.
     pub resumed: u64,
-    /// Those that failed, and connections that broke the protocol later.
+    /// Failed ones, and connections that broke the protocol later.
     pub failed: u64,
-    /// Those that were not begun, because too many were under way.
+    /// Refused ones, because too many were in progress.
     pub refused: u64,
-    /// Those of the failed ones that took too long.
+    /// Failed ones that timed out.
     pub timed_out: u64,
-    /// Those under way at the moment.
+    /// In progress now.
     pub under_way: u64,
 }
 
 impl Handshakes {
-    /// Those since `base`.
+    /// Returns the difference to `base`.
     fn since(self, base: Self) -> Self {
         Self {
             completed: self.completed - base.completed,
@@ -188,16 +188,16 @@ impl Handshakes {
     }
 }
 
-/// What happened to keys since the start, or since statistics were reset.
+/// Key statistics since the start, or since statistics were reset.
 #[derive(Clone, Copy, Default, Debug)]
 pub struct KeyStats {
     /// Reads that found their key.
     pub hits: u64,
     /// Reads that did not.
     pub misses: u64,
-    /// Keys removed because their time had come.
+    /// Keys removed because they expired.
     pub expired: u64,
-    /// Keys removed because memory ran short.
+    /// Keys evicted because memory was short.
     pub evicted: u64,
     /// Nanoseconds spent on expiry in the background.
     pub expiry_nanos: u64,
@@ -205,7 +205,7 @@ pub struct KeyStats {
     pub lazily_freed: u64,
 }
 
-/// Writes of others are held back while this is there.
+/// Guard that pauses the writes of clients while it exists.
 pub struct HeldWrites<'k>(&'k Kernel);
 
 impl Drop for HeldWrites<'_> {
@@ -225,7 +225,7 @@ impl Deref for Kernel {
 }
 
 impl Kernel {
-    /// Executes the commands of a table, with separate counters for this many threads.
+    /// Creates a kernel for a command table, with separate counters for this many workers.
     pub fn new(engine: Arc<Engine>, commands: Table, workers: usize) -> Self {
         let counters = (0..workers + LONG_THREADS + program_threads(workers))
             .map(|_| Counters::new(commands.id_count()))
@@ -238,7 +238,7 @@ impl Kernel {
             commands,
             clients: Arc::default(),
             pause: Arc::default(),
-            passages: Passages::default(),
+            in_flight_requests: InFlightRequests::default(),
             slowlog: Mutex::default(),
             hot_keys: HotKeys::default(),
             errors: ErrorCounts::default(),
@@ -267,12 +267,12 @@ impl Kernel {
         kernel
     }
 
-    /// Connects the kernel with the threads that carry requests to it. A second call has no effect.
+    /// Connects the kernel to the threads that carry requests to it. A second call has no effect.
     pub fn attach(&self, front: Box<dyn Front>) {
         let _ = self.front.set(front);
     }
 
-    /// Carries an answer to the client that waits for it.
+    /// Sends an answer to the client that waits for it.
     pub fn answer(&self, answer: Answer) {
         interleaving::pass("answer");
         if answer.to.deferred().is_some_and(|deferred| deferred.answer() == Listener::Gone) {
@@ -283,21 +283,21 @@ impl Kernel {
         }
     }
 
-    /// A result has come, or will not come. Whether it was pending.
+    /// Ends a result, which has come or never will. Returns true if it was pending.
     pub fn end_result(&self, deferred: &Deferred) -> bool {
         deferred.end(&self.clients.pending)
     }
 
-    /// Limits how long a client waits for a result.
+    /// Limits the time that a client waits for a result.
     pub(crate) fn set_deadline(&self, deferred: &Arc<Deferred>, patience: Patience) {
         if let (Patience::Ms(after_ms), Some(front)) = (patience, self.front.get()) {
             front.set_deadline(deferred, after_ms);
         }
     }
 
-    /// True if writes at this level are refused, since there are too few replicas. Without a stream they could not be
-    /// confirmed, and are not done at all; in a failover it pauses before the role is seen to change. A log in a bucket
-    /// follows the changes as well, and confirms nothing for replicas.
+    /// Returns true if writes at this level are refused for lack of replicas. Without a replication stream, replicas
+    /// could not confirm writes, so they are not executed at all. A failover pauses writes before its role change is
+    /// visible, so it is exempt. The log in a bucket reads the feed as well, but confirms nothing for replicas.
     #[inline]
     pub(crate) fn lacks_replicas(&self, level: Option<ReplicaLevel>) -> bool {
         let feed = &self.feed;
@@ -307,7 +307,7 @@ impl Kernel {
         self.role.lacks_replicas() || level.is_some() && !has_stream() && !self.failover.is_on()
     }
 
-    /// Counts an error reply that is written beside the run of a command, which has failed by it.
+    /// Counts an error reply written outside the run of a command. `failed` is the command that failed with it.
     #[cold]
     pub fn count_error(&self, error: &CommandError, failed: Option<CommandId>) {
         let counters = self.spare.take(self.commands.id_count());
@@ -317,18 +317,18 @@ impl Kernel {
         self.errors.count(error.kind());
     }
 
-    /// Whether what has passed the gates must not change data any more, or not yet, by what other threads have closed
-    /// since: a pause, a log or snapshots that fail, replicas that are missing for its level. To be asked with the keys
+    /// Returns true if an admitted request must not change data any more, or not yet, because another thread has
+    /// since paused writes, the log or snapshots fail, or replicas for its level are missing. Call this with the keys
     /// locked, just before the change.
     #[must_use]
     pub fn has_closed(&self, access: Access, level: Option<ReplicaLevel>) -> bool {
         let is_paused = || self.pause.holds(true, || false, crate::clock::unix_ms()).is_some();
-        // In this order: a failover changes the role, and then ends the pause.
+        // The order matters: a failover changes the role, and then ends the pause.
         (access.passes_on() && is_paused())
             || (access.writes && self.fault_of_writes(level).is_some())
     }
 
-    /// Why no write of a client with this level may run as things are, in the order in which scripts hear of it.
+    /// Returns the reason to refuse writes at this level now, if any, in the order in which scripts report them.
     pub fn fault_of_writes(&self, level: Option<ReplicaLevel>) -> Option<Fault> {
         if self.role.is_read_only() {
             Some(Fault::ReadOnly)
@@ -337,7 +337,7 @@ impl Kernel {
         } else if self.durability.refuses_writes() {
             Some(Fault::NotLogged)
         } else if self.lacks_replicas(level) {
-            // A failover that has just ended has stopped the stream, and changed the role before.
+            // A failover that has just ended changed the role before it stopped the stream.
             let is_replica = self.role.is_read_only();
             Some(if is_replica { Fault::ReadOnly } else { Fault::TooFewReplicas })
         } else {
@@ -345,17 +345,17 @@ impl Kernel {
         }
     }
 
-    /// Follows a primary from now on, or none. Returns whether that is a change. No shard is held, and nothing of the
-    /// stream so far is applied any more.
+    /// Follows a primary, or none, from now on. Returns true if that is a change. The caller must hold no shard. On
+    /// return, nothing of the old stream is applied any more.
     pub fn follow(&self, primary: Option<Address>, now_ms: i64) -> bool {
         let _nothing_is_applied = self.role.hold_still();
         self.follow_meanwhile(primary, now_ms)
     }
 
-    /// The same where that is ensured already ([`Role::hold_still`]).
+    /// Does [`Kernel::follow`] for a caller that has called [`Role::hold_still`].
     pub fn follow_meanwhile(&self, primary: Option<Address>, now_ms: i64) -> bool {
         if primary.is_none() && self.role.following().is_some() {
-            // Before the first change that is not of the stream.
+            // This comes before the first change that is not from the stream.
             self.leave_stream();
             if self.primary.take_over(now_ms) {
                 self.feed.resume(Reader::Replicas);
@@ -374,72 +374,71 @@ impl Kernel {
         true
     }
 
-    /// The server follows this primary from now on, or none.
+    /// Records the new primary, or none.
     pub(crate) fn note_primary(&self, primary: Option<&Address>) {
         self.note_follows(primary.is_some());
         self.config.set_primary(primary.map(|primary| (primary.host.clone(), primary.port)));
     }
 
-    /// The server follows another one from now on, or none.
+    /// Records that the server follows another one, or none.
     pub(crate) fn note_follows(&self, follows: bool) {
         self.primary.note_role(follows);
         self.feed.call(Reader::Replicas);
-        // Keys whose time has come may expire at once, and replicas hear of that.
+        // Expired keys may be removed at once now, and replicas are told.
         self.settle_expiry();
         self.log.set_replica(follows);
     }
 
-    /// Has clients served that wait for keys which were changed with these locks, as the log of another server was
-    /// applied.
+    /// Serves the clients that wait for keys changed under these locks while the log of another server was applied.
     pub fn serve_waiting(&self, locks: &mut ShardLocks<'_>) {
         locks.take_ready().into_iter().for_each(|key| self.offload.serve(key));
     }
 
-    /// Finds out whether there are enough replicas for clients to write. To be called when one comes, goes or is
+    /// Checks if there are enough replicas for clients to write. Call this when a replica connects, disconnects or is
     /// silent.
     pub fn count_replicas(&self, settings: &Settings, now_ms: i64) {
         const WANTED: DirectiveId = DirectiveId::of("min-replicas-to-write");
         const LAG_MAX: DirectiveId = DirectiveId::of("min-replicas-max-lag");
         let (wanted, lag_max) = (settings.count(WANTED), settings.number(LAG_MAX));
         let good = self.primary.count_good(lag_max, now_ms) as u64;
-        // As in Redis, no lag at all switches it off as well.
+        // As in Redis, a maximum lag of 0 disables the check.
         self.role.set_lacks_replicas(lag_max > 0 && good < wanted);
     }
 
-    /// The data are those of no stream from now on, also after a restart.
+    /// Records that the data belong to no replication stream from now on, also after a restart.
     pub fn leave_stream(&self) {
-        if self.keyspace.stream_place().is_some() {
+        if self.keyspace.stream_position().is_some() {
             let mut locks = self.keyspace.locks();
             locks.move_to(None);
             locks.release();
         }
     }
 
-    /// The data do not change any more until the next start, and are those of this place. In the log of a replica that
-    /// is noted with its last change.
-    pub fn end_at(&self, place: StreamPlace) {
+    /// Records this primary's final stream offset. The data do not change any more until the next start. A replica
+    /// records the offset with its last change in the log.
+    pub fn end_at(&self, position: StreamPosition) {
         if self.role.following().is_none() {
             let mut locks = self.keyspace.locks();
-            locks.end_at(place);
+            locks.end_at(position);
             locks.release();
         }
     }
 
-    /// Tells all workers.
+    /// Sends a notice to all workers.
     pub fn tell_all(&self, notice: &Notice) {
         if let Some(front) = self.front.get() {
             front.tell_all(notice);
         }
     }
 
-    /// Ends a connection at once.
+    /// Closes a connection at once.
     pub fn end_connection(&self, client: &Client) {
         if let Some(front) = self.front.get() {
             front.close(client.conn);
         }
     }
 
-    /// Number of workers that get what [`Kernel::tell_all`] tells.
+    /// Number of workers that [`Kernel::tell_all`] reaches.
     pub fn workers_told(&self) -> usize {
         if self.front.get().is_some() { self.workers } else { 0 }
     }
@@ -449,7 +448,7 @@ impl Kernel {
         self.workers
     }
 
-    /// The counters of a worker.
+    /// Returns the counters of a worker.
     #[inline]
     pub fn counters(&self, worker: usize) -> &Counters {
         &self.counters[worker]
@@ -460,7 +459,7 @@ impl Kernel {
         LONG_THREADS
     }
 
-    /// The counters of one of them.
+    /// Returns the counters of a thread for long commands.
     pub fn long_counters(&self, thread: usize) -> &Counters {
         &self.counters[self.workers + thread]
     }
@@ -470,19 +469,19 @@ impl Kernel {
         program_threads(self.workers)
     }
 
-    /// The counters of one of them.
+    /// Returns the counters of a thread for programs.
     pub fn program_counters(&self, thread: usize) -> &Counters {
         &self.counters[self.workers + LONG_THREADS + thread]
     }
 
-    /// Where a call of a command waits for a thread, if a worker has no time for it.
+    /// Returns the queue for a call of a command that a worker has no time for.
     pub fn offload_of(&self, command: &Command, caller: &Caller) -> &Offload {
         let runs_programs = command.spec.flags.contains(Flags::PROGRAM)
             || caller.transaction.as_ref().is_some_and(|queued| queued.runs_programs);
         if runs_programs { &self.scripts.offload } else { &self.offload }
     }
 
-    /// For how long clients wait for what a program holds until they get BUSY.
+    /// Time that clients wait for a running program before they get BUSY.
     pub fn busy_threshold(&self) -> Duration {
         match self.config.live().busy_reply_threshold() {
             0 => Duration::MAX,
@@ -490,24 +489,24 @@ impl Kernel {
         }
     }
 
-    /// What a client is told whose command was interrupted, if a program has held for too long what it needs, or may
-    /// have: who holds the role still may wait for any shard.
+    /// Returns the BUSY error for an interrupted command, if a program has kept what it needs for too long. The
+    /// holder of the role may in turn wait for any shard, so any long program counts then.
     #[cold]
     pub fn busy_with_program(&self, interrupt: Interrupt) -> Option<CommandError> {
         let (running, threshold) = (&self.scripts.running, self.busy_threshold());
         match interrupt {
             Interrupt::Busy(busy) => running.refusal(busy.shard, threshold),
             Interrupt::Role => running.any_for(threshold),
-            Interrupt::Long | Interrupt::Gate | Interrupt::Quiet => None,
+            Interrupt::Long | Interrupt::Admission | Interrupt::Quiet => None,
         }
     }
 
-    /// Whether clients need no password.
+    /// Returns true if clients need no password.
     pub fn is_open(&self) -> bool {
         self.acl.users.is_open()
     }
 
-    /// What a request may look like.
+    /// Returns the size limits of requests.
     #[inline]
     pub fn request_limits(&self, auth: AuthState) -> Limits {
         let max_bulk_len = self.config.live().proto_max_bulk_len() as usize;
@@ -515,28 +514,28 @@ impl Kernel {
         Limits { max_bulk_len, line_slack: 16 * 1024, auth, ..Limits::default() }
     }
 
-    /// Whether protected mode keeps this client out: a stranger, while there is no password.
+    /// Returns true if protected mode refuses this client: a remote one, while there is no password.
     pub fn is_protected_from(&self, client: &Client) -> bool {
         client.peer() == Peer::Remote && self.is_open() && self.config.live().protected_mode()
     }
 
-    /// The name of a command or operation by its identity.
+    /// Returns the name of a command or operation.
     pub fn command_name(&self, id: CommandId) -> &str {
         self.commands.counted().find(|(of, _)| *of == id).map_or("NULL", |(_, name)| name)
     }
 
-    /// Holds writes back, beside any other pause, until the returned guard is dropped.
+    /// Pauses writes, in addition to any other pause, until the returned guard is dropped.
     pub fn hold_writes(&self) -> HeldWrites<'_> {
         self.pause.hold();
         HeldWrites(self)
     }
 
-    /// Where the end of the server is asked for.
+    /// Returns the state of the shutdown request.
     pub fn shutdown(&self) -> &ShutdownRequest {
         &self.shutdown
     }
 
-    /// Asks for the end of the server.
+    /// Requests the shutdown of the server.
     pub fn request_shutdown(&self, reason: Shutdown) {
         self.shutdown.ask(reason);
     }
@@ -544,13 +543,13 @@ impl Kernel {
 
 /// Users.
 impl Kernel {
-    /// What rules of users are applied in.
+    /// Returns the context in which rules of users are applied.
     #[must_use]
     pub fn acl_terms(&self) -> Terms<'_> {
         Terms { table: &self.commands, channels: channel_default(&self.engine) }
     }
 
-    /// The default user gets the password that `requirepass` says, or none.
+    /// Gives the default user the password of `requirepass`, or none.
     pub fn apply_password(&self) {
         let rules = self.password_rules();
         let rules: Vec<&[u8]> = rules.iter().map(Vec::as_slice).collect();
@@ -565,16 +564,16 @@ impl Kernel {
         }
     }
 
-    /// Makes the users of the configuration, or those of its `aclfile`.
+    /// Creates the users of the configuration or of its `aclfile`.
     ///
     /// # Errors
-    /// When a rule is none, or the file cannot be read.
+    /// Fails if a rule is invalid or the file cannot be read.
     pub fn load_users(&self) -> Result<(), FileError> {
         acl::load(&self.config.settings(), &self.acl, self.acl_terms())
     }
 
-    /// The lines of the configuration that make the users, without the word `user`. None if they have a file of their
-    /// own, and none of the default user if that is as `requirepass` alone makes it.
+    /// Returns the configuration lines that define the users, without the word `user`. There are none if the users
+    /// have their own file. The default user is left out if `requirepass` alone defines it.
     #[must_use]
     pub fn user_lines(&self) -> Vec<Vec<u8>> {
         if self.config.settings().acl_file().is_some() {
@@ -589,7 +588,7 @@ impl Kernel {
         users.iter().map(|user| user.describe()).filter(|line| *line != plain).collect()
     }
 
-    /// The rights of the user with this name and password, if there is one. If not, that is logged.
+    /// Returns the rights of the user with this name and password. A failure is logged.
     pub fn authenticate(
         &self,
         client: &Client,
@@ -602,8 +601,8 @@ impl Kernel {
         Some(rights)
     }
 
-    /// Does what [`Kernel::authenticate`] does for a name and a password that were right on the same connection before,
-    /// and so did not wait.
+    /// Does [`Kernel::authenticate`] for a name and password that were right on this connection before. The client
+    /// was not delayed then.
     pub fn authenticate_again(
         &self,
         client: &Client,
@@ -624,7 +623,7 @@ impl Kernel {
         now_ms: i64,
     ) -> Option<Rights> {
         let user = self.acl.users.get(name);
-        // The password is hashed in any case, so that time does not tell which names exist.
+        // The password is always hashed, so that the time does not reveal which names exist.
         let stand_in = self.acl.users.default_user();
         let is_right = user.as_ref().unwrap_or(&stand_in).accepts(password);
         if let Some(user) = user.filter(|_| is_right) {
@@ -639,10 +638,10 @@ impl Kernel {
         None
     }
 
-    /// Whether a call, its name included, is allowed to the caller. What is denied is logged.
+    /// Checks if the caller may make a call. `args` include the name. A denial is logged.
     ///
     /// # Errors
-    /// The reply when it is denied.
+    /// The reply to a denied call.
     #[inline]
     pub fn check_rights(
         &self,
@@ -654,10 +653,10 @@ impl Kernel {
         self.check_rights_noting(&self.acl.log, caller, command, args, origin)
     }
 
-    /// Does what [`Kernel::check_rights`] does, and notes a denial in `log`.
+    /// Does [`Kernel::check_rights`], and records a denial in `log`.
     ///
     /// # Errors
-    /// As there.
+    /// As [`Kernel::check_rights`].
     #[inline]
     pub(crate) fn check_rights_noting(
         &self,
@@ -671,12 +670,12 @@ impl Kernel {
             let user = caller.rights().user();
             self.log_denial(log, caller, command, args, denial, origin);
             let text = user.map_or(String::new(), |user| denial.text(user, command));
-            let place = if origin == acl::Origin::Lua { "ACL failure in script: " } else { "" };
-            CommandError::text(format!("NOPERM {place}{text}"))
+            let position = if origin == acl::Origin::Lua { "ACL failure in script: " } else { "" };
+            CommandError::text(format!("NOPERM {position}{text}"))
         })
     }
 
-    /// Notes a denial.
+    /// Records a denial in ACL LOG.
     #[cold]
     pub(crate) fn log_denial(
         &self,
@@ -695,7 +694,7 @@ impl Kernel {
         self.log_denied_object(log, client, &command.full_name, object, reason, origin);
     }
 
-    /// The same for a command, key or channel of a client of any protocol.
+    /// Records the denial of a command, key or channel, for a client of any protocol.
     #[cold]
     pub fn log_denied_object(
         &self,
@@ -711,7 +710,7 @@ impl Kernel {
         self.log_denied(log, client, command, Denied { reason, origin, object, username });
     }
 
-    /// Puts a failed attempt to authenticate into ACL LOG: what was called, and who the client wanted to be.
+    /// Records a failed authentication in ACL LOG, with the call and the user name that the client gave.
     #[cold]
     pub fn log_wrong_password(
         &self,
@@ -726,7 +725,7 @@ impl Kernel {
         self.log_denied(&self.acl.log, client, command, denied);
     }
 
-    /// The line of `CLIENT LIST` about a client.
+    /// Returns the line of `CLIENT LIST` about a client.
     pub fn describe_client(&self, client: &Client, now_ms: i64) -> String {
         let command = client.last_command().map_or("NULL", |id| self.command_name(id));
         client.describe(now_ms, command)
@@ -739,13 +738,13 @@ impl Kernel {
         log.note(denied, line, now_ms, max_len);
     }
 
-    /// Entries of the slow log.
+    /// Maximum number of slow log entries.
     pub(crate) fn slowlog_max_len(&self) -> usize {
         self.config.live().slowlog_max_len() as usize
     }
 
-    /// Ends the connections of users that are no more, except for the one whose turn it is, and those that have lost a
-    /// channel they subscribe to.
+    /// Closes the connections of deleted users, except `except`, which is the current client. Workers also close
+    /// those that lost the right to a subscribed channel.
     pub fn end_connections_without_rights(&self, except: &Client) {
         let users = &self.acl.users;
         for client in self.clients.all().into_iter().filter(|client| client.id != except.id) {
@@ -755,7 +754,7 @@ impl Kernel {
                 self.end_connection(&client);
             }
         }
-        // Only their workers know what connections subscribe to.
+        // Only the workers know the subscriptions of connections.
         self.tell_all(&Notice::RightsChanged);
     }
 }
@@ -767,9 +766,9 @@ fn channel_default(engine: &Engine) -> ChannelDefault {
     }
 }
 
-/// Accounts.
+/// Statistics.
 impl Kernel {
-    /// Counters since the start, or since they were reset.
+    /// Returns the counters since the start, or since their reset.
     pub fn totals(&self) -> Totals {
         let baseline = self.baseline.lock();
         self.totals_since(baseline.as_ref().map(|baseline| &baseline.totals))
@@ -784,9 +783,9 @@ impl Kernel {
         self.front.get().map(|front| front.traffic()).unwrap_or_default()
     }
 
-    /// Connections and bytes since the start, or since statistics were reset.
+    /// Returns connections and bytes since the start, or since statistics were reset.
     pub fn traffic(&self) -> Traffic {
-        // The baseline first, and locked: what is counted after it was taken is more.
+        // The baseline is locked first: counters only grow, so they cannot be below it.
         let baseline = self.baseline.lock();
         let base = baseline.as_ref().map(|base| base.traffic).unwrap_or_default();
         let now = self.all_traffic();
@@ -800,14 +799,14 @@ impl Kernel {
         }
     }
 
-    /// Commands, bytes in and bytes out since the start, never reset, for rates.
+    /// Returns commands, bytes in and bytes out since the start, never reset, to compute rates.
     pub fn running_totals(&self) -> [u64; 3] {
         let traffic = self.all_traffic();
         let commands = self.totals_since(None).get(Stat::Commands);
         [commands, traffic.bytes_in, traffic.bytes_out]
     }
 
-    /// What all commands have taken since the start, never reset.
+    /// Returns the time and bytes of all commands since the start, never reset.
     pub fn sums(&self) -> Sums {
         let (totals, traffic) = (self.totals_since(None), self.all_traffic());
         let nanos = self.commands.counted().map(|(id, _)| totals.command(id).nanos).sum();
@@ -827,7 +826,7 @@ impl Kernel {
         }
     }
 
-    /// What happened to keys since the start, or since statistics were reset.
+    /// Returns key statistics since the start, or since they were reset.
     pub fn key_stats(&self) -> KeyStats {
         let baseline = self.baseline.lock();
         let base = baseline.as_ref().map(|base| base.keys).unwrap_or_default();
@@ -842,12 +841,12 @@ impl Kernel {
         }
     }
 
-    /// To be called behind what closes a gate.
+    /// Starts to wait until no request admitted earlier is in progress. Call this after closing an admission check.
     #[must_use]
     pub fn begin_quiet(&self) -> Quiet {
         let workers = Arc::new(Reported::new(self.workers_told()));
         self.tell_all(&Notice::Report(Arc::clone(&workers)));
-        Quiet::new(workers, &self.passages)
+        Quiet::new(workers, &self.in_flight_requests)
     }
 
     /// `CONFIG RESETSTAT`.
@@ -866,7 +865,7 @@ impl Kernel {
     }
 }
 
-/// Forty random hexadecimal digits.
+/// Returns forty random hexadecimal digits.
 fn random_hex() -> String {
     use crate::random::word;
     format!("{:016x}{:016x}{:08x}", word(), word(), word() as u32)

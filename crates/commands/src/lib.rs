@@ -1,7 +1,7 @@
-//! The kernel: commands on a store, for any caller, without sockets.
+//! The kernel: runs commands on a store, for any caller, without sockets.
 //!
-//! A [`Kernel`](kernel::Kernel) is an engine with a table of commands. A call needs arguments, a
-//! [`Caller`](caller::Caller) on whose behalf they run, and an output for the reply:
+//! A [`Kernel`](kernel::Kernel) is an engine with a table of commands. A call needs arguments, the
+//! [`Caller`](caller::Caller) that makes it, and an output for the reply:
 //!
 //! ```
 //! use std::sync::Arc;
@@ -43,8 +43,8 @@
 
 #![forbid(unsafe_code)]
 
-// In reading order: replies; what a caller is and waits for; what is known of commands; the kernel; how it
-// executes; the commands.
+// In reading order: replies; callers and the events they wait for; facts about commands; the kernel; execution; the
+// commands.
 pub mod error;
 pub mod fault;
 pub mod reply;

@@ -10,35 +10,35 @@ use crate::persistence::SaveId;
 /// A message to all workers.
 #[derive(Clone)]
 pub enum Notice {
-    /// Requests that were held back may be tried again.
+    /// Deferred requests may be tried again.
     Resume,
     /// A line for the clients of MONITOR.
     Monitor(Arc<[u8]>),
-    /// The backlogs of clients are about to be read: update them.
+    /// The backlogs of clients are about to be read: publish their current sizes.
     NoteBacklogs,
     /// A save has ended. Clients that wait for it get a reply.
     Saved {
-        /// Which one.
+        /// The save.
         save_id: SaveId,
-        /// How it ended, or why it failed.
+        /// Its outcome, or the reason of its failure.
         outcome: Result<(), Arc<str>>,
     },
-    /// The server does not shut down, since it could not save. Clients that asked for SHUTDOWN get an error.
+    /// The shutdown was cancelled because the save failed. Clients that asked for SHUTDOWN get an error.
     StaysUp,
-    /// Memory that the allocator holds for this worker is to go back to the system.
+    /// Return the memory that the allocator keeps for this worker to the system.
     Purge,
-    /// The log has reached the device, or never will.
+    /// The log is synced up to a new position, or has failed.
     Durable,
-    /// The rights of some users have changed: connections end that subscribe to channels they may not.
+    /// The rights of some users have changed: connections with forbidden subscriptions are closed.
     RightsChanged,
-    /// The log was switched on or off, or could not be. Clients that asked for it get a reply.
+    /// The log was switched on or off, or that failed. Clients that asked for it get a reply.
     LogSwitched(Arc<Switched>),
     /// The `timeout` directive has changed.
     IdleTimeout {
         /// Zero for never.
         timeout_ms: u64,
     },
-    /// What the worker was doing is done: it says so.
+    /// Report that all earlier work of this worker is done.
     Report(Arc<Reported>),
 }
 
@@ -47,18 +47,18 @@ pub enum Notice {
 pub struct Reported(AtomicUsize);
 
 impl Reported {
-    /// So many are going to.
+    /// Starts with the number of workers that will report.
     #[must_use]
     pub fn new(workers: usize) -> Self {
         Self(AtomicUsize::new(workers))
     }
 
-    /// One more has.
+    /// Notes the report of one worker.
     pub fn one(&self) {
         self.0.fetch_sub(1, Release);
     }
 
-    /// True if all have.
+    /// Returns true if all workers have reported.
     #[must_use]
     pub fn have_all(&self) -> bool {
         self.0.load(Acquire) == 0

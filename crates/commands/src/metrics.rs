@@ -3,10 +3,10 @@
 //! Labels are commands, databases, kinds of errors and of memory, never keys or clients, so the number of series is
 //! bounded.
 
-/// How a number moves.
+/// Type of a metric.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Kind {
-    /// It grows, until the server ends or statistics are reset.
+    /// It only grows, until the server ends or statistics are reset.
     Counter,
     /// It goes up and down.
     Gauge,
@@ -17,7 +17,7 @@ pub enum Kind {
 pub struct Family {
     /// The name, with its unit: that of redis_exporter if it has one, otherwise it begins with `tierce_`.
     pub name: &'static str,
-    /// What it says, a sentence.
+    /// A sentence that explains it.
     pub help: &'static str,
     /// Its samples, of one type.
     pub samples: Samples,
@@ -30,7 +30,7 @@ pub enum Samples {
     Numbers(Kind, Vec<(Labels, f64)>),
     /// Durations that are counted in buckets.
     Histograms(Vec<(Labels, Durations)>),
-    /// Durations below which so many percent stayed.
+    /// Durations with percentiles.
     Summaries(Vec<(Labels, Durations)>),
 }
 
@@ -42,8 +42,8 @@ pub type Labels = Vec<(&'static str, String)>;
 pub struct Durations {
     /// Calls.
     pub count: u64,
-    /// What they took together.
+    /// Their total duration.
     pub sum: f64,
-    /// Percentages or bounds of buckets in ascending order, with the duration or the calls up to there.
+    /// Ascending percentages or bucket bounds, each with its duration or cumulative number of calls.
     pub points: Vec<(f64, f64)>,
 }

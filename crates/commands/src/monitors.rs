@@ -1,4 +1,4 @@
-//! MONITOR: what its clients see of all requests.
+//! MONITOR: the lines for its clients.
 
 use tierce_keyspace::DbIndex;
 use tierce_wire::resp::Args;
@@ -21,7 +21,7 @@ pub fn show(kernel: &Kernel, command: &Command, caller: &Caller, args: Args<'_>)
     show_words(kernel, caller.db, &caller.client, redaction::redacted(&kernel.commands, args));
 }
 
-/// The same for the words of a request of any protocol, among which there are no passwords.
+/// Shows the words of a request of any protocol. They must not contain passwords.
 #[cold]
 pub fn show_words<'a>(
     kernel: &Kernel,
@@ -33,18 +33,18 @@ pub fn show_words<'a>(
     kernel.tell_all(&Notice::Monitor(line.into()));
 }
 
-/// Shows a call of a program that has not run.
+/// Shows a call of a program, which has not run yet.
 #[cold]
 pub(crate) fn show_program(kernel: &Kernel, caller: &Caller, args: Args<'_>) {
     kernel.tell_all(&Notice::Monitor(line_of_client(caller, args).into()));
 }
 
-/// The line for a request of a client, to be shown later.
+/// Returns the line for a request of a client, to be shown later.
 pub(crate) fn line_of_client(caller: &Caller, args: Args<'_>) -> Vec<u8> {
     line(crate::clock::unix_micros(), caller.db.get(), &caller.client.addr, args.iter())
 }
 
-/// The same for a call that a program makes for it.
+/// Returns the line for a call that a program makes for a client.
 pub(crate) fn line_of_program<'a>(
     caller: &Caller,
     words: impl Iterator<Item = &'a [u8]>,
@@ -52,7 +52,7 @@ pub(crate) fn line_of_program<'a>(
     line(crate::clock::unix_micros(), caller.db.get(), "lua", words)
 }
 
-/// The line that monitors get for a request: time, database, address, and the quoted words.
+/// Formats the line of a request for monitors: time, database, address, and the quoted words.
 fn line<'a>(
     unix_micros: u64,
     db: usize,

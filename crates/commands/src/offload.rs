@@ -1,4 +1,4 @@
-//! What takes too long for a worker, on its way to the threads for long commands.
+//! Queue of work that takes too long for a worker, for the threads for long commands.
 
 use std::collections::{HashMap, HashSet, VecDeque};
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
@@ -13,77 +13,77 @@ use crate::answer::Destination;
 use crate::caller::Caller;
 use crate::clients::Deferred;
 
-/// When is looked again at what a gate holds back.
-pub const RETRY_GATE_AFTER: Duration = Duration::from_millis(1);
+/// Retry interval for work that is refused at the moment.
+pub const RETRY_ADMISSION_AFTER: Duration = Duration::from_millis(1);
 
-/// When is looked again at what needs a shard that another thread holds for long.
+/// Retry interval for work that needs a shard which another thread keeps locked for long.
 pub const RETRY_SHARD_AFTER: Duration = Duration::from_millis(10);
 
-/// A command to run away from its worker.
+/// A command that runs on another thread than its worker.
 ///
-/// There is one for each connection that waits for its reply, and as many for each that goes on as it may have results
-/// pending.
+/// There is at most one for each connection that waits for its reply. A connection that continues has at most as many
+/// as it may have pending results.
 pub struct Job {
     /// The client that gets the reply.
     pub to: Destination,
-    /// The caller of the command, as it was when the worker came to it.
+    /// A copy of the caller, made when the worker reached the command.
     pub caller: Caller,
     /// The command.
     pub command: OwnedArgs,
-    /// Bytes that the reply may have; see [`Output::room`](tierce_output::Output::room).
+    /// Maximum of bytes in the reply; see [`Output::room`](tierce_output::Output::room).
     pub room: usize,
 }
 
 impl Job {
-    /// The client that it takes the turn of: one that goes on while it runs, and may send more.
+    /// Returns the client whose commands take turns: one that continues while they run, and may send more.
     #[must_use]
     pub fn turn(&self) -> Option<u64> {
         self.to.deferred().map(|deferred| deferred.from.id)
     }
 }
 
-/// What a thread for long commands does next.
+/// Next task of a thread for long commands.
 pub enum Work {
-    /// It runs a command.
+    /// Runs a command.
     Command(Box<Job>),
-    /// It serves the clients that wait for a key, since a command of theirs takes long. All at once, so that they keep
-    /// their order.
+    /// Serves the clients that are blocked on a key, because one of their commands takes long. One thread serves all of
+    /// them, so that they keep their order.
     Serve(WaitKey),
-    /// It gives unused memory back to the system, which no other thread can do for it.
+    /// Returns unused memory of the thread to the system. No other thread can do this for it.
     GiveBackMemory,
 }
 
-/// What waits for a thread, first come, first served. Of the commands of a client that goes on, one waits or runs at a
-/// time and the others stand behind it, so that they do not occupy all threads.
+/// Queue of work for the threads, first come, first served. A client that continues has one command in the queue or
+/// running at a time; its other commands wait behind it, so that they do not occupy all threads.
 #[derive(Default)]
 pub struct Offload {
     state: Mutex<Queue>,
-    /// What the queue says, to be read without its lock.
+    /// Copy of the flag in the queue, readable without its lock.
     is_open: AtomicBool,
     has_work: Condvar,
 }
 
-/// **Invariant:** there is one command for each connection or pending result at most, but for one of each client that
-/// was ended in its turn, and each key once for which a client waits.
+/// **Invariant:** there is at most one command for each connection or pending result, and each key with blocked clients
+/// at most once. In addition each client may have one command that was cancelled in its turn.
 #[derive(Default)]
 struct Queue {
     works: VecDeque<Work>,
-    /// The keys among them.
+    /// The keys in `works`.
     keys: HashSet<WaitKey>,
-    /// What stands behind a command of a client that goes on, in the order of the numbers of their results. There is an
+    /// Jobs behind a command of a client that continues, in the order of the numbers of their results. There is an
     /// entry while that command waits or runs.
     behind: HashMap<u64, VecDeque<Job>>,
-    /// What is held back. It keeps none waiting that can run.
+    /// Deferred work. It does not delay any work that can run.
     held: Vec<Work>,
-    /// When these are looked at again.
+    /// Time of the next retry of deferred work.
     retry_at: Option<Instant>,
-    /// How often memory was to be given back.
+    /// Number of requests to return memory.
     purges: u64,
     is_open: bool,
 }
 
 impl Queue {
-    /// Puts what is held back behind the others when its time has come.
+    /// Appends the deferred work to the queue when its time has come.
     fn retry_held(&mut self) {
         if self.retry_at.is_some_and(|at| at <= now()) {
             self.retry_at = None;
@@ -101,18 +101,18 @@ impl Queue {
 }
 
 impl Offload {
-    /// There are threads from now on.
+    /// Notes that there are threads from now on.
     pub fn open(&self) {
         self.state.lock().is_open = true;
         self.is_open.store(true, Relaxed);
     }
 
-    /// Whether there are threads.
+    /// Returns true if there are threads.
     pub fn is_open(&self) -> bool {
         self.is_open.load(Relaxed)
     }
 
-    /// Adds a command. After the end it is dropped: its connection is about to be closed.
+    /// Adds a command. After [`close`](Self::close) it is dropped: its connection is about to be closed.
     pub fn push(&self, job: Job) {
         pass("offload");
         let mut state = self.state.lock();
@@ -129,7 +129,7 @@ impl Offload {
         self.has_work.notify_one();
     }
 
-    /// A command has ended, and with it the turn of this client: its next one gets behind those of others.
+    /// Notes that a command of this client has ended. Queues its next one after those of other clients.
     pub fn end_turn(&self, client: u64) {
         let mut state = self.state.lock();
         let Some(behind) = state.behind.get_mut(&client) else { return };
@@ -141,7 +141,7 @@ impl Offload {
         self.has_work.notify_one();
     }
 
-    /// Drops the command of a result that is no longer wanted, unless it is its client's turn.
+    /// Drops the command of a result that is no longer wanted, unless it has the turn of its client.
     pub fn forget(&self, deferred: &Deferred) {
         let mut state = self.state.lock();
         let Some(behind) = state.behind.get_mut(&deferred.from.id) else { return };
@@ -151,8 +151,8 @@ impl Offload {
         }
     }
 
-    /// Has the clients served that wait for a key, unless that is to be done anyway. The caller has changed the key or
-    /// found it changed, and given back what it has claimed.
+    /// Queues a key, so that the clients blocked on it are served; does nothing if it is queued. The caller has changed
+    /// the key or found it changed, and has returned its claims.
     pub fn serve(&self, key: WaitKey) {
         pass("offload");
         let mut state = self.state.lock();
@@ -162,7 +162,7 @@ impl Offload {
         }
     }
 
-    /// Puts work aside that is held back, for so long at most: what holds it back tells no thread when it ends.
+    /// Defers work that cannot run now, at most for `retry_after`: no thread is notified when it could run.
     pub fn put_off(&self, work: Work, retry_after: Duration) {
         pass("put off");
         let mut state = self.state.lock();
@@ -174,18 +174,18 @@ impl Offload {
             state.held.push(work);
             let retry_at = now() + retry_after;
             state.retry_at = Some(state.retry_at.map_or(retry_at, |at| at.min(retry_at)));
-            // Threads that wait do so until it was to be retried before.
+            // Waiting threads would otherwise wait until the previous retry time.
             self.has_work.notify_one();
         }
     }
 
-    /// Whether anything waits for a thread, or is held back.
+    /// Returns true if any work is queued or deferred.
     pub fn has_waiting(&self) -> bool {
         let state = self.state.lock();
         !state.works.is_empty() || !state.held.is_empty()
     }
 
-    /// Takes all commands that wait for a thread, for a caller that answers them. No client that goes on has one here.
+    /// Removes and returns all commands, for a caller that answers them. No client that continues has one here.
     pub fn take_commands(&self) -> Vec<Job> {
         let mut state = self.state.lock();
         let waiting = std::mem::take(&mut state.works).into_iter();
@@ -199,14 +199,13 @@ impl Offload {
         jobs
     }
 
-    /// Has all threads give back memory.
+    /// Makes all threads return memory.
     pub fn purge_memory(&self) {
         self.state.lock().purges += 1;
         self.has_work.notify_all();
     }
 
-    /// What is to be done next, when there is anything; `None` at the end. A thread passes what it was given here the
-    /// last time, zero at first.
+    /// Waits for the next task and returns it; `None` at the end. `purges` belongs to the thread, and is zero at first.
     pub fn next(&self, purges: &mut u64) -> Option<Work> {
         pass("next");
         let mut state = self.state.lock();
@@ -227,7 +226,7 @@ impl Offload {
         None
     }
 
-    /// Drops what has not begun, and has the threads end.
+    /// Drops all work that has not begun, and ends the threads.
     pub fn close(&self) {
         self.is_open.store(false, Relaxed);
         *self.state.lock() = Queue::default();
@@ -245,7 +244,7 @@ mod tests {
     use crate::clients::{Client, Origin, Pending, Terms};
     use crate::waiting::{ConnAddress, ReplyTo, Waits};
 
-    /// A command of a client, whose room is this number.
+    /// A command of a client, with this number as its room.
     fn job(number: usize) -> Job {
         let client = Arc::new(Client::new(Origin::default(), 0));
         let to = ReplyTo { conn: ConnAddress::default(), wait: Waits::default().next_reply() };
@@ -261,7 +260,7 @@ mod tests {
         (DbIndex::ZERO, name.as_bytes().into())
     }
 
-    /// The same of a client that goes on, with the result that it waits for.
+    /// A command of a client that continues, with its pending result.
     fn nonblocking(client: &Arc<Client>, number: usize) -> (Job, Arc<Deferred>) {
         let terms = Terms { command: "nbkeys", durability: None, bytes: 0, pending_max: 100 };
         let deferred = Deferred::begin(client, client, &terms, &Pending::default());
@@ -298,8 +297,8 @@ mod tests {
         let offload = Offload::default();
         offload.open();
         for round in 0..2 {
-            (0..100).for_each(|number| offload.put_off(command(number), RETRY_GATE_AFTER));
-            (0..2).for_each(|_| offload.put_off(Work::Serve(key("a")), RETRY_GATE_AFTER));
+            (0..100).for_each(|number| offload.put_off(command(number), RETRY_ADMISSION_AFTER));
+            (0..2).for_each(|_| offload.put_off(Work::Serve(key("a")), RETRY_ADMISSION_AFTER));
             offload.push(job(1000));
             assert_eq!(next(&offload), "1000", "round {round}");
             for number in 0..100 {
@@ -349,7 +348,7 @@ mod tests {
         }
         offload.push(nonblocking(&clients[1], 20).0);
         offload.push(job(30));
-        // What has its turn stays.
+        // The command that has the turn remains.
         offload.forget(&deferred[0]);
         offload.forget(&deferred[1]);
         assert_eq!([(); 3].map(|()| next(&offload)), ["10", "20", "30"]);

@@ -1,4 +1,4 @@
-//! What the slow log and monitors may show of a request: all but passwords.
+//! Hides passwords in requests that the slow log and monitors show.
 
 use tierce_wire::resp::Args;
 
@@ -8,9 +8,9 @@ use crate::config;
 /// The replacement for a password.
 const REDACTED: &[u8] = b"(redacted)";
 
-/// The arguments of a request, the name included, as others than its sender may see them.
+/// Returns the arguments of a request, including the name, with passwords replaced.
 pub fn redacted<'a>(table: &Table, args: Args<'a>) -> impl Iterator<Item = &'a [u8]> + use<'a> {
-    let inner = place_of_inner_call(table, args);
+    let inner = index_of_inner_call(table, args);
     let (request, inner_request) = (Request::of(table, args), Request::of(table, args.from(inner)));
     let is_secret = move |at: usize| match at.checked_sub(inner) {
         Some(within) => inner_request.is_secret(args.from(inner), within),
@@ -19,8 +19,8 @@ pub fn redacted<'a>(table: &Table, args: Args<'a>) -> impl Iterator<Item = &'a [
     (0..args.len()).map(move |at| if is_secret(at) { REDACTED } else { args.at(at) })
 }
 
-/// Where the call begins that a request asks about; that is the request itself, if it asks about none.
-fn place_of_inner_call(table: &Table, args: Args<'_>) -> usize {
+/// Returns the index of the call that a request inspects, or 0 if it inspects none.
+fn index_of_inner_call(table: &Table, args: Args<'_>) -> usize {
     let is = |word: &[u8]| args.get(1).is_some_and(|arg| arg.eq_ignore_ascii_case(word));
     match args.get(0).and_then(|name| table.find(name)).map(|command| command.spec.name) {
         Some("acl") if is(b"dryrun") => 3,
@@ -29,7 +29,7 @@ fn place_of_inner_call(table: &Table, args: Args<'_>) -> usize {
     }
 }
 
-/// Requests that carry passwords, as far as redaction has to distinguish their arguments.
+/// Requests with passwords, distinguished as far as redaction needs it.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Request {
     Auth,
@@ -53,18 +53,17 @@ impl Request {
         }
     }
 
-    /// Whether the argument at `at` is a password, or may be one: a mistyped request still
-    /// typed a password.
+    /// Returns true if the argument at `at` is a password, or may be one: a mistyped request may also contain one.
     fn is_secret(self, args: Args<'_>, at: usize) -> bool {
         match self {
             Self::Auth => at > 0,
-            // `AUTH user password` behind the version.
+            // `AUTH user password` follows the version.
             Self::Hello => {
                 (2..at).rev().take(2).any(|before| args[before].eq_ignore_ascii_case(b"auth"))
             }
             // Names and values alternate from the third argument on.
             Self::ConfigSet => at >= 3 && at % 2 == 1 && config::is_secret(&args[at - 1]),
-            // Names of users help those who guess passwords.
+            // Names of users would help to guess passwords.
             Self::Users => at > 1,
             Self::Harmless => false,
         }

@@ -1,9 +1,9 @@
-//! The levels of durability beyond this server: a write is acknowledged when replicas have it.
+//! Durability levels beyond this server: a write is acknowledged after replicas have it.
 //!
 //! The replies of a batch with writes wait here, outside of the connection's output, until enough replicas have
-//! confirmed the last of these writes, and the connection executes nothing meanwhile. So replies stay in order, and a
-//! pipeline waits once for each batch. If the confirmations do not come in time, each reply to a write becomes an
-//! error: the write is done, and may be lost.
+//! confirmed the last of these writes. The connection executes nothing meanwhile. So replies stay in order, and a
+//! pipeline waits once for each batch. If the confirmations are late, each reply to a write becomes an error: the write
+//! is done, but may be lost.
 
 use std::fmt;
 
@@ -15,40 +15,40 @@ use crate::engine::Engine;
 use crate::error::CommandError;
 use crate::reply::Reply;
 
-/// How many replicas have a write before it is acknowledged, and where. None of them: it does not wait for replicas.
+/// Number of replicas that must have a write before it is acknowledged. With 0, the write does not wait for replicas.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
 pub struct ReplicaLevel {
-    /// So many of them.
+    /// Number of replicas.
     pub replicas: usize,
-    /// They have it on their device, and not only in memory.
+    /// True if their logs must have it on disk; otherwise memory is enough.
     pub is_logged: bool,
 }
 
-/// A reply that waits, and whether it is one to a write.
+/// A reply that waits.
 #[derive(Debug)]
 pub struct HeldReply {
     /// The bytes.
     pub reply: OwnedOutput,
-    /// The data have changed.
+    /// True if its request has changed data.
     pub has_written: bool,
 }
 
-/// Replies of one connection that wait for replicas, each taken out of the output when its request has run, together
-/// with the fact whether the request has changed anything: an error may have to be sent in its place.
+/// Replies of one connection that wait for replicas. Each is removed from the output when its request has run, with a
+/// flag that is true if the request has changed data: an error may have to replace it.
 #[derive(Debug, Default)]
 pub struct HeldReplies {
-    /// The writes wait for these. Without a level there are no replies here: they are in the output.
+    /// Level that the writes wait for. Without it all replies are in the output, and none is here.
     pub level: Option<ReplicaLevel>,
     /// In order.
     pub replies: Vec<HeldReply>,
-    /// There are writes, whose replies are among these unless their client does not want them.
+    /// True if there are writes. Their replies are among these, unless their client wants no replies.
     pub has_writes: bool,
-    /// The connection ends behind them.
+    /// True if the connection is closed after these replies.
     pub closes: bool,
 }
 
 impl ReplicaLevel {
-    /// From `replicas:N` or `replicas-logged:N` in any case; `None` if it is neither.
+    /// Parses `replicas:N` or `replicas-logged:N` in any case; `None` for anything else.
     #[must_use]
     pub fn parse(word: &[u8]) -> Option<Self> {
         let word = word.to_ascii_lowercase();
@@ -62,7 +62,7 @@ impl ReplicaLevel {
         Some(Self { replicas, is_logged })
     }
 
-    /// That of the server.
+    /// Returns the level of the server.
     #[inline]
     pub fn of_server(engine: &Engine) -> Option<Self> {
         let live = engine.config.live();
@@ -70,18 +70,19 @@ impl ReplicaLevel {
         (replicas > 0).then(|| Self { replicas, is_logged: live.durability_replicas_logged() })
     }
 
-    /// `None` for no replicas.
+    /// Returns `None` for no replicas.
     #[inline]
     #[must_use]
     pub fn if_any(self) -> Option<Self> {
         Some(self).filter(|level| level.replicas > 0)
     }
 
-    /// What a client is told whose write was not confirmed in time.
+    /// Returns the error for a client whose write was not confirmed in time.
     #[must_use]
     pub fn error(self) -> CommandError {
+        let have = if self.replicas == 1 { "has" } else { "have" };
         CommandError::text(format!(
-            "UNCONFIRMED The write is done on this server, but {self} have not confirmed it in time"
+            "UNCONFIRMED The write is done on this server, but {self} {have} not confirmed it in time"
         ))
     }
 }
@@ -89,15 +90,16 @@ impl ReplicaLevel {
 impl fmt::Display for ReplicaLevel {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let replicas = self.replicas;
+        let plural = if replicas == 1 { "" } else { "s" };
         match self.is_logged {
-            false => write!(f, "{replicas} replicas"),
-            true => write!(f, "the logs of {replicas} replicas"),
+            false => write!(f, "{replicas} replica{plural}"),
+            true => write!(f, "the log{plural} of {replicas} replica{plural}"),
         }
     }
 }
 
 impl HeldReplies {
-    /// One reply to a write, or the replies to several.
+    /// Creates it with the reply to one write, or the joined replies to several.
     #[must_use]
     pub fn of_write(level: ReplicaLevel, reply: Option<OwnedOutput>) -> Self {
         let held = |reply| HeldReply { reply, has_written: true };
@@ -105,7 +107,7 @@ impl HeldReplies {
         Self { level: Some(level), replies, has_writes: true, closes: false }
     }
 
-    /// Forgets the batch before, whose connection may have ended without its replies.
+    /// Discards the previous batch. Its connection may have ended without the replies.
     #[inline]
     pub fn begin(&mut self) {
         if !self.replies.is_empty() {
@@ -114,18 +116,18 @@ impl HeldReplies {
         (self.level, self.has_writes) = (None, false);
     }
 
-    /// Takes what was written since the last reply out of the output.
+    /// Moves the output since the last reply into this list.
     #[cold]
     pub fn cut(&mut self, output: &mut Output, has_written: bool) {
         let reply = output.take();
-        // A client that does not want the reply still has those behind it wait for the write.
+        // Even without a reply, the following replies wait for the write.
         self.has_writes |= has_written;
         if !reply.is_empty() {
             self.replies.push(HeldReply { reply, has_written });
         }
     }
 
-    /// Puts them back, as nothing has changed that they tell of.
+    /// Moves the replies back to the output, because nothing was changed.
     #[inline]
     pub fn give_back(&mut self, output: &mut Output) {
         if self.level.is_some() {
@@ -134,13 +136,13 @@ impl HeldReplies {
         }
     }
 
-    /// The error in place of replies to writes that are not confirmed.
+    /// Returns the error that replaces replies to unconfirmed writes.
     #[must_use]
     pub fn error(&self) -> CommandError {
         self.level.unwrap_or_default().error()
     }
 
-    /// Appends the replies, with errors in place of those to writes that are not confirmed.
+    /// Appends the replies. Unless the writes are confirmed, errors replace their replies.
     pub fn write(self, is_confirmed: bool, output: &mut Output, proto: Proto) {
         let error = self.error();
         for HeldReply { reply, has_written } in self.replies {
@@ -164,6 +166,19 @@ mod tests {
         assert_eq!(ReplicaLevel::parse(b"replicas:0").map(ReplicaLevel::if_any), Some(None));
         for wrong in ["replicas", "replicas:", "replicas:-1", "replicas:x", "logged:1", ":1", ""] {
             assert_eq!(ReplicaLevel::parse(wrong.as_bytes()), None, "{wrong}");
+        }
+    }
+
+    #[test]
+    fn one_replica_is_no_plural() {
+        for (replicas, is_logged, text) in [
+            (1, false, "1 replica has not"),
+            (2, false, "2 replicas have not"),
+            (1, true, "the log of 1 replica has not"),
+            (2, true, "the logs of 2 replicas have not"),
+        ] {
+            let error = format!("{:?}", ReplicaLevel { replicas, is_logged }.error());
+            assert!(error.contains(&format!("but {text} confirmed it")), "{error}");
         }
     }
 }

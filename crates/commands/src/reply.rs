@@ -7,45 +7,45 @@ use tierce_wire::resp::{Encoder, Proto};
 
 use crate::error::CommandError;
 
-/// The reply under construction: what is written goes straight into the connection's output, in
-/// the protocol version the client chose.
+/// The reply under construction. It is written directly into the connection's output, in the
+/// client's protocol version.
 pub struct Reply<'a> {
     output: &'a mut Output,
     proto: Proto,
 }
 
 impl<'a> Reply<'a> {
-    /// A reply that is appended to `output`.
+    /// Creates a reply that is appended to `output`.
     pub fn new(output: &'a mut Output, proto: Proto) -> Self {
         Self { output, proto }
     }
 
-    /// The same for a shorter time. What is done to the protocol version there is forgotten.
+    /// Borrows this reply. A change of the protocol version there is lost afterwards.
     pub fn reborrow(&mut self) -> Reply<'_> {
         Reply { output: self.output, proto: self.proto }
     }
 
-    /// Where it goes, for what is encoded elsewhere.
+    /// Returns the output and the protocol version, for other encoders.
     pub fn parts(&mut self) -> (&mut Output, Proto) {
         (self.output, self.proto)
     }
 
-    /// The same in this protocol version.
+    /// Borrows this reply, with another protocol version.
     pub fn in_proto(&mut self, proto: Proto) -> Reply<'_> {
         Reply { output: self.output, proto }
     }
 
-    /// A place to return to with [`Reply::truncate`].
+    /// Marks the current position for [`Reply::truncate`].
     pub fn mark(&mut self) -> Mark {
         self.output.mark()
     }
 
-    /// Takes back everything written since `mark` was taken.
+    /// Removes everything written since `mark` was taken.
     pub fn truncate(&mut self, mark: Mark) {
         self.output.truncate(mark);
     }
 
-    /// The protocol version.
+    /// Returns the protocol version.
     pub fn proto(&self) -> Proto {
         self.proto
     }
@@ -55,7 +55,7 @@ impl<'a> Reply<'a> {
         self.proto = proto;
     }
 
-    /// For the next value, or the header of an aggregate.
+    /// Returns the encoder for the next value, or for the header of an aggregate.
     #[inline]
     fn encoder(&mut self) -> Encoder<'_> {
         self.output.cut_if_long();
@@ -90,7 +90,7 @@ impl<'a> Reply<'a> {
         self.encoder().int(value);
     }
 
-    /// A number of things.
+    /// A number of items.
     #[inline]
     pub fn count(&mut self, value: usize) {
         self.encoder().int(value as i64);
@@ -108,7 +108,7 @@ impl<'a> Reply<'a> {
         self.bulk(element.bytes(&mut IntText::new()));
     }
 
-    /// Elements of a collection; how many there are has been written.
+    /// Elements of a collection, after a header with their number.
     #[inline]
     pub fn elements<'e>(&mut self, elements: impl Iterator<Item = Element<'e>>) {
         for element in elements {
@@ -119,13 +119,13 @@ impl<'a> Reply<'a> {
         }
     }
 
-    /// Whether the client has left so much unread that it gets neither this reply nor any other.
+    /// Returns true if the client has too many unread bytes, and gets no more replies.
     #[inline]
     pub fn is_in_vain(&self) -> bool {
         self.output.is_condemned()
     }
 
-    /// The value of a string key; a large one is sent by reference.
+    /// The value of a string key. A large one is sent by reference.
     #[inline(always)]
     pub fn value(&mut self, value: StrView<'_>) {
         match value {
@@ -144,7 +144,7 @@ impl<'a> Reply<'a> {
         self.encoder().crlf();
     }
 
-    /// The bytes of a string from `start` to `end`, both counted as GETRANGE does.
+    /// The bytes of a string from `start` to `end`, counted as in GETRANGE.
     pub fn range_of(&mut self, value: StrView<'_>, start: i64, end: i64) {
         let range = range_of(value.len(), start, end);
         if let StrView::Shared(blob) = value {
@@ -176,18 +176,18 @@ impl<'a> Reply<'a> {
         self.encoder().null_array();
     }
 
-    /// `len` elements follow.
+    /// Header of an array of `len` elements.
     #[inline]
     pub fn array(&mut self, len: usize) {
         self.encoder().array(len);
     }
 
-    /// `len` pairs follow.
+    /// Header of a map of `len` pairs.
     pub fn map(&mut self, len: usize) {
         self.encoder().map(len);
     }
 
-    /// `len` different elements follow.
+    /// Header of a set of `len` elements.
     pub fn set(&mut self, len: usize) {
         self.encoder().set(len);
     }
@@ -197,7 +197,7 @@ impl<'a> Reply<'a> {
         self.encoder().double(value);
     }
 
-    /// A floating point number in a spelling of its own.
+    /// A floating point number with a given spelling.
     pub fn double_text(&mut self, text: &str) {
         self.encoder().double_text(text.as_bytes());
     }
@@ -233,7 +233,7 @@ impl<'a> Reply<'a> {
         self.encoder().boolean(value);
     }
 
-    /// An attribute of the reply that follows: how popular `key` is, say.
+    /// An attribute of the following reply, such as the popularity of `key`.
     pub fn attribute(&mut self, name: &str, key: &str, value: i64) {
         self.encoder().attribute(1, |encoder| {
             encoder.bulk(name.as_bytes());
@@ -248,7 +248,7 @@ impl<'a> Reply<'a> {
         self.encoder().big_number(digits);
     }
 
-    /// A push message of `len` elements follows.
+    /// Header of a push message of `len` elements.
     pub fn push(&mut self, len: usize) {
         self.encoder().push(len);
     }

@@ -1,6 +1,6 @@
 //! Changes of the role: REPLICAOF, FAILOVER, and the request of a primary to take over from it.
 //!
-//! A server that becomes a replica ends what clients wait for: as a replica it cannot serve them.
+//! A server that becomes a replica unblocks its clients with an error, because a replica cannot serve them.
 
 use tierce_engine::feed::Reader;
 
@@ -14,7 +14,7 @@ use crate::replication::role::Address;
 use crate::shutdown::Shutdown;
 
 impl Kernel {
-    /// Follows a primary from now on, or none. Returns whether that is a change. The role is held still.
+    /// Follows a primary from now on, or none. Returns true if that is a change. The role cannot change meanwhile.
     ///
     /// # Errors
     /// During a failover, or if the server follows the log in a bucket.
@@ -31,7 +31,7 @@ impl Kernel {
             )));
         }
         let is_to_follow = primary.is_some();
-        let lacks_copy = self.role.following().filter(|left| left.place.is_none());
+        let lacks_copy = self.role.following().filter(|left| left.position.is_none());
         let is_changed = self.follow_meanwhile(primary, now_ms);
         if let Some(left) = lacks_copy.filter(|_| is_changed && !is_to_follow) {
             self.log.warning(format_args!(
@@ -45,7 +45,7 @@ impl Kernel {
         Ok(is_changed)
     }
 
-    /// Follows the log in a bucket from now on, with the number that is returned. Nothing of it is applied yet.
+    /// Follows the log in a bucket from now on, and returns the number of the role. Nothing of the log is applied yet.
     pub fn follow_bucket(&self, owner: Address, now_ms: i64) -> u64 {
         let _nothing_is_applied = self.role.hold_still();
         let number = self.role.follow_bucket(owner, now_ms);
@@ -54,8 +54,8 @@ impl Kernel {
         number
     }
 
-    /// The log in the bucket, of which everything is applied, is this server's: what clients change goes there from now
-    /// on, and what is due expires. `prepare` is called before the first change.
+    /// Becomes the owner of the log in the bucket, after everything in it was applied. Changes by clients go there from
+    /// now on, and due keys expire. `prepare` is called before the first change.
     pub fn own_bucket(&self, now_ms: i64, prepare: impl FnOnce()) {
         let _nothing_is_applied = self.role.hold_still();
         // Before the first change that is not of that log.

@@ -1,4 +1,4 @@
-//! Shutting down: the requests for it, and whether to save first.
+//! Shutdown: the requests for it, and the decision to save first.
 
 use std::time::Duration;
 
@@ -6,48 +6,48 @@ use parking_lot::{Condvar, Mutex, MutexGuard};
 
 use crate::config::{Config, DirectiveId, Settings};
 
-/// Why the server shuts down.
+/// Reason for a shutdown.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Shutdown {
-    /// A client said so.
+    /// A client sent SHUTDOWN.
     Command {
-        /// Whether it wants a snapshot.
+        /// Policy for the snapshot.
         saving: Saving,
-        /// Whether the server ends even if there can be none.
+        /// True if the server ends even without a possible snapshot.
         force: bool,
-        /// Whether it ends without waiting for replicas.
+        /// True if it ends without waiting for replicas.
         now: bool,
     },
-    /// SIGTERM or SIGINT; `shutdown-on-sigterm` and `shutdown-on-sigint` say what it means.
+    /// SIGTERM or SIGINT; `shutdown-on-sigterm` and `shutdown-on-sigint` define its meaning.
     Signal {
-        /// Whether a snapshot is wanted.
+        /// Policy for the snapshot.
         saving: Saving,
-        /// Whether the server ends even if there can be none.
+        /// True if the server ends even without a possible snapshot.
         force: bool,
-        /// Whether it ends without waiting for replicas.
+        /// True if it ends without waiting for replicas.
         now: bool,
     },
-    /// The program that the server is a part of.
+    /// The program that embeds the server.
     Owner,
-    /// Another server owns the log in the bucket, and this one may show nothing any more.
+    /// Another server owns the log in the bucket. This server may send no replies any more.
     Deposed,
     /// The log in the bucket has everything, and is released for another server (`FAILOVER`).
     HandsOver,
 }
 
-/// Whether a snapshot is taken before the end.
+/// Policy for a snapshot before the end.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Saving {
-    /// If there are save points, as in Redis.
+    /// Only with save points, as in Redis.
     IfConfigured,
-    /// In any case.
+    /// Always.
     Always,
-    /// In no case.
+    /// Never.
     Never,
 }
 
 impl Shutdown {
-    /// What a signal means by one of the directives for them.
+    /// Returns the shutdown for a signal, as configured by its directive.
     pub fn on_signal(settings: &Settings, directive: DirectiveId) -> Self {
         let words = settings.words(directive);
         let saving = match (words.contains(&"save"), words.contains(&"nosave")) {
@@ -58,7 +58,7 @@ impl Shutdown {
         Self::Signal { saving, force: words.contains(&"force"), now: words.contains(&"now") }
     }
 
-    /// Whether a snapshot is taken before the end.
+    /// Returns true if a snapshot is taken before the end.
     pub fn saves(self, config: &Config) -> bool {
         match self {
             Self::Command { saving: Saving::Always, .. }
@@ -71,26 +71,26 @@ impl Shutdown {
         }
     }
 
-    /// Whether the server ends without waiting for replicas.
+    /// Returns true if the server ends without waiting for replicas.
     #[must_use]
     pub fn is_now(self) -> bool {
         matches!(self, Self::Command { now: true, .. } | Self::Signal { now: true, .. })
             || self.leaves_bucket()
     }
 
-    /// Whether another server owns the log in the bucket from now on.
+    /// Returns true if another server owns the log in the bucket from now on.
     #[must_use]
     pub fn leaves_bucket(self) -> bool {
         matches!(self, Self::Deposed | Self::HandsOver)
     }
 
-    /// Whether the server ends even if the snapshot fails.
+    /// Returns true if the server ends even if the snapshot fails.
     pub fn is_forced(self) -> bool {
         matches!(self, Self::Command { force: true, .. } | Self::Signal { force: true, .. })
     }
 }
 
-/// Where the end is asked for, and waited for.
+/// The pending request for a shutdown, with threads that wait for it.
 #[derive(Default)]
 pub struct ShutdownRequest {
     state: Mutex<State>,
@@ -100,29 +100,29 @@ pub struct ShutdownRequest {
 #[derive(Default)]
 struct State {
     reason: Option<Shutdown>,
-    /// Replicas get the rest before the end, until this time at most, in Unix milliseconds.
+    /// Time until which the end waits for replicas to get the rest, in Unix milliseconds.
     waits_until_ms: Option<i64>,
-    /// Nothing changes any more, unless the end is given up.
+    /// True if nothing changes any more, unless the shutdown is cancelled.
     holds_changes: bool,
-    /// They are waited for no longer.
+    /// True if the server no longer waits for replicas.
     is_now: bool,
     is_aborted: bool,
 }
 
-/// How a shutdown that waits for replicas goes on.
+/// State of a shutdown that waits for replicas.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Course {
-    /// It waits.
+    /// It continues to wait.
     Waits,
-    /// A client or signal wants the end at once.
+    /// A client or signal requests the end at once.
     Ends,
-    /// A client wants no end.
+    /// A client has cancelled the shutdown.
     Aborted,
 }
 
 impl ShutdownRequest {
-    /// Asks for the end. The first reason counts, but a later one may be in more of a hurry, and one by which another
-    /// server owns the log in the bucket counts in any case: this server cannot go on.
+    /// Requests a shutdown. The first reason is kept, but a later one may be more urgent. A reason by which another
+    /// server owns the log in the bucket always replaces it, because this server cannot continue.
     pub fn ask(&self, reason: Shutdown) {
         let mut state = self.state.lock();
         match reason.leaves_bucket() {
@@ -134,26 +134,26 @@ impl ShutdownRequest {
         self.changed.notify_all();
     }
 
-    /// Goes on after all, unless another server owns the log in the bucket.
+    /// Cancels the shutdown, unless another server owns the log in the bucket.
     pub fn cancel(&self) {
         let mut state = self.state.lock();
         let reason = state.reason.filter(|reason| reason.leaves_bucket());
         *state = State { reason, is_now: reason.is_some(), ..State::default() };
     }
 
-    /// Why the end is asked for, if it is.
+    /// Returns the reason, if a shutdown was requested.
     #[must_use]
     pub fn reason(&self) -> Option<Shutdown> {
         self.state.lock().reason
     }
 
-    /// Whether the end is asked for.
+    /// Returns true if a shutdown was requested.
     #[must_use]
     pub fn is_asked(&self) -> bool {
         self.state.lock().reason.is_some()
     }
 
-    /// Waits until the end is asked for, and calls `meanwhile` each time that `every` has passed.
+    /// Waits until a shutdown is requested, and calls `meanwhile` after each period of `every`.
     pub fn wait(&self, every: Duration, meanwhile: impl Fn()) -> Shutdown {
         let mut state = self.state.lock();
         loop {
@@ -166,27 +166,27 @@ impl ShutdownRequest {
         }
     }
 
-    /// Replicas get the rest before the end, until this time at most, in Unix milliseconds; `None` if they have it.
+    /// Notes the time until which the end waits for replicas, in Unix milliseconds; `None` if they have everything.
     pub fn await_replicas(&self, until_ms: Option<i64>) {
         let mut state = self.state.lock();
         state.waits_until_ms = until_ms;
         state.holds_changes = true;
     }
 
-    /// True if replicas were waited for, or are: nothing changes any more.
+    /// Returns true if the server waits, or has waited, for replicas: nothing changes any more.
     #[must_use]
     pub fn holds_changes(&self) -> bool {
         self.state.lock().holds_changes
     }
 
-    /// How many milliseconds replicas are waited for at most, while they are.
+    /// Returns the milliseconds for which the server may still wait for replicas, while it does.
     #[must_use]
     pub fn left_ms(&self, now_ms: i64) -> Option<i64> {
         let until_ms = self.state.lock().waits_until_ms?;
         Some(until_ms.saturating_sub(now_ms).max(0))
     }
 
-    /// Gives the end up, if it waits for replicas and this server can go on. Whether it does.
+    /// Cancels the shutdown, if it waits for replicas and this server can continue. Returns true in this case.
     #[must_use]
     pub fn abort(&self) -> bool {
         let mut state = self.state.lock();
@@ -198,7 +198,7 @@ impl ShutdownRequest {
         waits
     }
 
-    /// Waits for a decision of others, but no longer than so.
+    /// Waits for a decision of others, at most for `at_most`.
     #[must_use]
     pub fn course(&self, at_most: Duration) -> Course {
         let mut state = self.state.lock();
@@ -223,7 +223,7 @@ mod tests {
     #[test]
     fn a_server_that_another_one_succeeds_ends_in_any_case() {
         for last in [Shutdown::Deposed, Shutdown::HandsOver] {
-            // It was called off, or could not save, before or after another server took over.
+            // It was cancelled, or could not save, before or after another server took over.
             for is_aborted_before in [true, false] {
                 let request = ShutdownRequest::default();
                 request.ask(COMMAND);

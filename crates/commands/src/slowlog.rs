@@ -7,25 +7,25 @@ use tierce_wire::resp::Args;
 use crate::command::Table;
 use crate::redaction;
 
-/// Arguments kept of one command, and bytes kept of one argument; what is left out is said in the
-/// last place.
+/// Maximum number of arguments kept of one command, and of bytes kept of one argument. The last one
+/// says how much was left out.
 const ARGS_MAX: usize = 32;
 const ARG_BYTES_MAX: usize = 128;
 
 /// One slow command.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Entry {
-    /// Counts up over the life of the server.
+    /// Increases over the life of the server.
     pub id: u64,
-    /// When it ran, in Unix seconds.
+    /// Time of its run, in Unix seconds.
     pub unix_seconds: i64,
-    /// How long it took, in microseconds.
+    /// Duration in microseconds.
     pub micros: u64,
     /// The command and its arguments, shortened.
     pub args: Vec<Vec<u8>>,
-    /// The client that sent it.
+    /// Address of the client that sent it.
     pub client_addr: String,
-    /// What the client calls itself.
+    /// Name that the client gave itself.
     pub client_name: String,
 }
 
@@ -37,7 +37,7 @@ pub struct SlowLog {
 }
 
 impl SlowLog {
-    /// Takes in an entry (its id is assigned here) and forgets the oldest beyond `max_len`.
+    /// Adds an entry (its id is assigned here) and removes the oldest ones beyond `max_len`.
     pub fn push(&mut self, mut entry: Entry, max_len: usize) {
         entry.id = self.next_id;
         self.next_id += 1;
@@ -45,12 +45,12 @@ impl SlowLog {
         self.entries.truncate(max_len);
     }
 
-    /// Takes in all entries of another one.
+    /// Adds all entries of another log.
     pub fn add_all(&mut self, others: &Self, max_len: usize) {
         others.entries.iter().rev().for_each(|entry| self.push(entry.clone(), max_len));
     }
 
-    /// The newest first.
+    /// Returns the entries, the newest first.
     pub fn iter(&self) -> impl ExactSizeIterator<Item = &Entry> {
         self.entries.iter()
     }
@@ -60,23 +60,23 @@ impl SlowLog {
         self.entries.len()
     }
 
-    /// Whether nothing was slow.
+    /// Returns true if there are no entries.
     pub fn is_empty(&self) -> bool {
         self.entries.is_empty()
     }
 
-    /// Forgets all entries; ids go on.
+    /// Removes all entries; ids continue.
     pub fn clear(&mut self) {
         self.entries.clear();
     }
 }
 
-/// The arguments as the log keeps them: without passwords, and not too many or too long.
+/// Returns the arguments in the form of the log: without passwords, limited in number and length.
 pub fn shorten(table: &Table, args: Args<'_>) -> Vec<Vec<u8>> {
     shorten_words(args.len(), redaction::redacted(table, args))
 }
 
-/// The same for the words of a request of any protocol.
+/// Shortens the words of a request of any protocol in this way.
 pub fn shorten_words<'a>(count: usize, words: impl Iterator<Item = &'a [u8]>) -> Vec<Vec<u8>> {
     let kept = if count > ARGS_MAX { ARGS_MAX - 1 } else { count };
     let mut short: Vec<_> = words.take(kept).map(shorten_one).collect();

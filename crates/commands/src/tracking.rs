@@ -1,7 +1,7 @@
 //! Client-side caching: connects the keys that clients have read with the messages to these clients.
 //!
-//! The keyspace knows which client has read which key, and finds out that it has changed (`cached` there). `pubsub`
-//! knows where the clients are. `docs/client-side-caching.md` says what clients can rely on.
+//! The keyspace knows which client has read which key, and notices its changes (`cached` there). `pubsub` knows the
+//! connections of the clients. `docs/client-side-caching.md` states the guarantees for clients.
 
 use std::sync::Arc;
 
@@ -30,7 +30,7 @@ impl InvalidationSink for PubSub {
     }
 }
 
-/// How many keys the keyspace has to remember.
+/// Limit of keys that the keyspace remembers.
 struct TableLimit {
     keyspace: Arc<Keyspace>,
     state: Mutex<LimitState>,
@@ -39,7 +39,7 @@ struct TableLimit {
 #[derive(Clone, Copy, Default)]
 struct LimitState {
     has_trackers: bool,
-    /// `tracking-table-max-keys`; 0 is without limit.
+    /// `tracking-table-max-keys`; 0 for no limit.
     max: u64,
 }
 
@@ -48,7 +48,7 @@ impl TableLimit {
         let mut state = self.state.lock();
         change(&mut state);
         let limit = match *state {
-            // No client is left to be told.
+            // No client tracks keys.
             LimitState { has_trackers: false, .. } => 0,
             LimitState { max: 0, .. } => u64::MAX,
             LimitState { max, .. } => max,
@@ -67,7 +67,7 @@ impl TrackingListener for Arc<TableLimit> {
     }
 }
 
-/// Has clients of a kernel told of changes, as its configuration says, now and later.
+/// Tells clients of a kernel of changes, as configured. Follows later changes of the configuration.
 pub fn connect(kernel: &Kernel) {
     const MAX_KEYS: DirectiveId = DirectiveId::of("tracking-table-max-keys");
     let limit = Arc::new(TableLimit {

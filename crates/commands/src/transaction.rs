@@ -1,9 +1,9 @@
-//! What a client has queued since MULTI.
+//! The queue of a client's transaction, from MULTI on.
 //!
-//! Between MULTI and EXEC a request is checked and queued. If it is refused at that point (an unknown command, a
-//! wrong number of arguments, a closed gate), EXEC answers with EXECABORT. Otherwise EXEC locks what all
-//! requests need, and runs them in order (`pipeline/transaction.rs`). If one fails, its error is its result, and
-//! the others run all the same, as in Redis.
+//! Between MULTI and EXEC each request is checked and queued. If this check fails (an unknown command, a wrong number
+//! of arguments, refused admission), EXEC replies with EXECABORT. Otherwise EXEC locks the shards of all requests and
+//! runs them in order (`pipeline/transaction.rs`). If one fails, its result is the error, and the others still run, as
+//! in Redis.
 
 use tierce_keyspace::{KeyHash, Keyspace};
 use tierce_wire::number;
@@ -11,48 +11,48 @@ use tierce_wire::resp::{Args, KeptRequests};
 
 use crate::command::{Access, Command, Flags};
 
-/// Requests for which there is room from the beginning, with arguments and bytes as are usual.
+/// Initial capacity: requests, with a usual number of arguments and bytes.
 const REQUESTS_MIN: usize = 16;
 const ARGS_MIN: usize = 3 * REQUESTS_MIN;
 const BYTES_MIN: usize = 64 * REQUESTS_MIN;
 
-/// The requests between MULTI and EXEC, and what they will need.
+/// The requests between MULTI and EXEC, and their needs.
 #[derive(Debug)]
 pub struct Transaction {
     requests: KeptRequests,
-    /// What is known of each.
+    /// Facts about each request.
     known: Vec<Known>,
     /// The keys that all of them declare.
     keys: Vec<KeyHash>,
-    /// One of them needs all shards.
+    /// True if a request needs all shards.
     needs_all: bool,
     access: Access,
-    /// The values of some keys may weigh more than the requests themselves.
+    /// True if the values of some keys may use more memory than the requests themselves.
     pub(crate) may_be_heavy: bool,
-    /// One of them begins or ends subscriptions of the connection, or changes how it tracks keys.
+    /// True if a request begins or ends subscriptions of the connection, or changes its key tracking.
     pub(crate) changes_subscriptions: bool,
-    /// One of them shows how the connection tracks keys.
+    /// True if a request shows the key tracking of the connection.
     pub(crate) shows_tracking: bool,
-    /// One of them calls a script or a function.
+    /// True if a request calls a script or a function.
     pub(crate) runs_programs: bool,
-    /// One of them makes the server a replica or a primary.
+    /// True if a request makes the server a replica or a primary.
     pub(crate) changes_role: bool,
-    /// One of them shows data, or may.
+    /// True if a request shows data, or may do so.
     pub(crate) reads_data: bool,
-    /// A replica that has lost its primary answers all of them.
+    /// True if a replica that has lost its primary may serve all requests.
     pub(crate) runs_when_stale: bool,
-    /// All of them run while data are being loaded.
+    /// True if all requests may run while data are being loaded.
     pub(crate) runs_while_loading: bool,
-    /// EXEC will be refused.
+    /// True if EXEC will be refused.
     pub(crate) is_doomed: bool,
 }
 
-/// How many elements a call works on, of each of its keys.
+/// Number of elements that a call works on, for each of its keys.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Share {
-    /// So many.
+    /// At most this number.
     AtMost(usize),
-    /// Those that are more than so many.
+    /// Those in excess of this number.
     Beyond(usize),
 }
 
@@ -60,13 +60,13 @@ impl Share {
     const ONE: Self = Self::AtMost(1);
     const ALL: Self = Self::AtMost(usize::MAX);
 
-    /// Commands that are brief work on one element, unless the call has a count, as `LPOP key count`, or trims a
-    /// stream.
+    /// Returns one element for commands that work briefly on one, unless the call has a count, as `LPOP key count`, or
+    /// trims a stream.
     pub(crate) fn of(command: &Command, args: Args<'_>) -> Self {
         match command.spec.name {
             "xadd" | "xtrim" => return Self::trimmed(args),
             "xautoclaim" if args.len() > 7 => return Self::ALL,
-            // Another request may find the values under other names.
+            // Another request may access the values under other names.
             "renamenx" | "move" | "swapdb" => return Self::ALL,
             _ if !command.is_brief => return Self::ALL,
             _ => {}
@@ -76,7 +76,7 @@ impl Share {
         count.map_or(Self::ONE, |count| Self::AtMost(count as usize))
     }
 
-    /// By the options, which follow the key. How many entries are before an identity shows only in the stream.
+    /// Parses the options after the key. The number of entries before an identity is only known from the stream.
     fn trimmed(args: Args<'_>) -> Self {
         let mut at = 2;
         loop {
@@ -86,7 +86,7 @@ impl Share {
             } else if is(b"limit") {
                 at += 2;
             } else if is(b"maxlen") {
-                // A sign may stand before the number.
+                // A `=` or `~` may precede the number.
                 let number = [at + 1, at + 2].into_iter().find_map(|at| {
                     let arg = args.get(at)?;
                     number::parse_u64(arg)
@@ -98,12 +98,12 @@ impl Share {
         }
     }
 
-    /// Whether it is no more than one, whatever there is.
+    /// Returns true if it is at most one element for any size.
     pub(crate) fn is_one(self) -> bool {
         matches!(self, Self::AtMost(..=1))
     }
 
-    /// Of so many elements.
+    /// Returns the number of elements for a key that has `there` elements.
     pub(crate) fn elements(self, there: usize) -> usize {
         match self {
             Self::AtMost(count) => there.min(count),
@@ -112,16 +112,16 @@ impl Share {
     }
 }
 
-/// What is known about a queued request.
+/// Facts about a queued request.
 #[derive(Clone, Copy, Debug)]
 pub struct Known {
     /// The hash of its key, if its command has exactly one.
     pub hash: Option<KeyHash>,
-    /// The index of its command, unless that has to be looked up again.
+    /// The index of its command; `None` if EXEC has to look it up again.
     pub command: Option<u16>,
 }
 
-/// What a transaction has to lock.
+/// The locks that a transaction needs.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Needs<'a> {
     /// The shards of these keys. Without any, the transaction needs no data.
@@ -130,7 +130,7 @@ pub enum Needs<'a> {
     All,
 }
 
-/// The queue would have more bytes than a client may have the server keep.
+/// Error: the queue would exceed the limit of bytes for a client.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct QueueIsFull;
 
@@ -156,48 +156,48 @@ impl Default for Transaction {
 }
 
 impl Transaction {
-    /// How many requests are queued.
+    /// Returns the number of queued requests.
     #[must_use]
     pub fn len(&self) -> usize {
         self.requests.len()
     }
 
-    /// Whether nothing is queued.
+    /// Returns true if nothing is queued.
     #[must_use]
     pub fn is_empty(&self) -> bool {
         self.requests.is_empty()
     }
 
-    /// The requests.
+    /// Returns the requests.
     #[must_use]
     pub fn requests(&self) -> &KeptRequests {
         &self.requests
     }
 
-    /// What is known of each request.
+    /// Returns the facts about each request.
     #[must_use]
     pub fn known(&self) -> &[Known] {
         &self.known
     }
 
-    /// The access of EXEC to the data: none if it will be refused.
+    /// Returns the access of EXEC to the data: none if it will be refused.
     #[must_use]
     pub fn access(&self) -> Access {
         if self.is_doomed { Access::READ } else { self.access }
     }
 
-    /// What EXEC has to lock.
+    /// Returns the locks that EXEC needs.
     #[must_use]
     pub fn needs(&self) -> Needs<'_> {
         if self.needs_all { Needs::All } else { Needs::Keys(&self.keys) }
     }
 
-    /// Has EXEC refused.
+    /// Makes EXEC fail.
     pub fn doom(&mut self) {
         self.is_doomed = true;
     }
 
-    /// Memory that the queue occupies.
+    /// Returns the memory of the queue.
     #[must_use]
     pub fn memory_bytes(&self) -> usize {
         size_of::<Self>()
@@ -206,10 +206,10 @@ impl Transaction {
             + self.keys.capacity() * size_of::<KeyHash>()
     }
 
-    /// Keeps a call of `command`. The hash of its first key may be known.
+    /// Queues a call of `command`. `hash` is the hash of its first key, if known.
     ///
     /// # Errors
-    /// When the queue would have more than `max` bytes.
+    /// If the queue would exceed `max` bytes.
     pub fn push(
         &mut self,
         keyspace: &Keyspace,
@@ -265,8 +265,8 @@ impl Transaction {
         }
         match command.spec.needed_keys(args) {
             Some(keys) => self.keys.extend(keys.map(|index| keyspace.hash(&args[index]))),
-            // A program may reach for keys that it has not declared, and what ran before it in the transaction cannot
-            // be run again: it may have done more than to change keys.
+            // A program may use keys that it has not declared. Earlier requests of the transaction cannot run again,
+            // because they may have done more than change keys.
             None => self.needs_all = true,
         }
     }

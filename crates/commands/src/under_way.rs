@@ -1,7 +1,7 @@
-//! Requests under way that the gates have let pass.
+//! Requests that were admitted and have not ended.
 //!
-//! Workers look at the gates once for each batch, so each is sent a notice, which it reads between two batches. Other
-//! threads say when they are about to look, and when what they let pass is done: a [`Passage`].
+//! A worker checks admission once for each batch. It is sent a notice and reads it between two batches, so it then has
+//! no admitted request in progress. Other threads register each request before the check, with an [`InFlight`].
 
 use std::sync::Arc;
 
@@ -10,9 +10,9 @@ use parking_lot::Mutex;
 use crate::clients::Hold;
 use crate::message::Reported;
 
-/// The requests that threads beside workers have under way.
+/// Requests in progress on threads other than workers.
 #[derive(Clone, Debug, Default)]
-pub struct Passages(Arc<Mutex<Numbers>>);
+pub struct InFlightRequests(Arc<Mutex<Numbers>>);
 
 #[derive(Debug, Default)]
 struct Numbers {
@@ -20,26 +20,26 @@ struct Numbers {
     under_way: Vec<u64>,
 }
 
-/// A request is under way as long as this exists.
+/// A request in progress; it ends when this is dropped.
 #[derive(Debug)]
-pub struct Passage {
-    of: Passages,
+pub struct InFlight {
+    of: InFlightRequests,
     number: u64,
 }
 
-impl Passages {
-    /// To be called before the gates are read.
+impl InFlightRequests {
+    /// Registers a request. Must be called before admission is checked.
     #[must_use]
-    pub fn enter(&self) -> Passage {
+    pub fn enter(&self) -> InFlight {
         let mut numbers = self.0.lock();
         let number = numbers.next;
         numbers.next += 1;
         numbers.under_way.push(number);
-        Passage { of: self.clone(), number }
+        InFlight { of: self.clone(), number }
     }
 }
 
-impl Drop for Passage {
+impl Drop for InFlight {
     fn drop(&mut self) {
         let mut numbers = self.of.0.lock();
         let at = numbers.under_way.iter().position(|number| *number == self.number);
@@ -47,39 +47,39 @@ impl Drop for Passage {
     }
 }
 
-/// Begins when a gate has closed, and is reached when nothing is under way that has passed it before.
+/// Wait until all requests that were admitted before have ended.
 #[derive(Debug)]
 pub struct Quiet {
     workers: Arc<Reported>,
-    passages: Passages,
-    /// The passages with numbers below this had begun.
+    in_flight_requests: InFlightRequests,
+    /// Requests with lower numbers began before.
     next: u64,
-    /// The position of the feed when it was reached.
+    /// Position of the feed when the wait was over.
     pub(crate) position: Option<u64>,
-    /// When the stream up to there is called for again.
+    /// Time at which replicas are asked again for the stream up to there.
     pub(crate) calls_at_ms: i64,
-    /// The pause that begins then.
+    /// Pause that begins afterwards.
     pub(crate) pause: Option<Pending>,
 }
 
-/// A pause that has not begun yet.
+/// Pause that has not begun yet.
 #[derive(Debug)]
 pub(crate) struct Pending {
     pub(crate) _hold: Hold,
-    /// Counts the ends of pauses before it.
+    /// Number of pauses that had ended before it.
     pub(crate) ends: u32,
-    /// It is given up at this time.
+    /// Time at which it is given up.
     pub(crate) until_ms: i64,
 }
 
 impl Quiet {
-    /// To be called behind what closes the gate. The workers are told to report.
+    /// Begins to wait. Must be called after admission was closed, and the workers must have been asked to report.
     #[must_use]
-    pub fn new(workers: Arc<Reported>, passages: &Passages) -> Self {
-        let next = passages.0.lock().next;
+    pub fn new(workers: Arc<Reported>, in_flight_requests: &InFlightRequests) -> Self {
+        let next = in_flight_requests.0.lock().next;
         Self {
             workers,
-            passages: passages.clone(),
+            in_flight_requests: in_flight_requests.clone(),
             next,
             position: None,
             calls_at_ms: 0,
@@ -87,10 +87,10 @@ impl Quiet {
         }
     }
 
-    /// True if nothing is under way any more.
+    /// Returns true if these requests have ended.
     #[must_use]
     pub fn is_reached(&self) -> bool {
         let is_later = |number: &u64| *number >= self.next;
-        self.workers.have_all() && self.passages.0.lock().under_way.iter().all(is_later)
+        self.workers.have_all() && self.in_flight_requests.0.lock().under_way.iter().all(is_later)
     }
 }

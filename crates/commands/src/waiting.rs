@@ -1,17 +1,17 @@
-//! What a client waits for, and how it is answered later.
+//! Waiting connections, and their later replies.
 //!
 //! A connection executes its requests in order, so it waits for one thing at a time:
 //!
-//! * *A retry.* The request cannot run yet ([`Deferral`]). It stays in the input, and is executed from its
-//!   beginning when the obstacle is, or may be, gone.
-//! * *A reply.* The request is taken, and its reply comes later ([`Awaited`]): from a thread that has it
-//!   ready, in an [`Answer`](crate::answer::Answer); for all clients that wait for the same event, by
-//!   [`outcome_of`]; or when the client's timeout ends.
+//! * *A retry.* The request cannot run yet ([`Deferral`]). It stays in the input, and is executed from its beginning
+//!   when the obstacle has gone, or may have gone.
+//! * *A reply.* The request was accepted, and its reply comes later ([`Awaited`]): from a thread, in an
+//!   [`Answer`](crate::answer::Answer); from [`outcome_of`], for all clients that wait for the same event; or at the
+//!   client's timeout.
 //!
-//! Nothing here knows connections: their loops suspend and resume them, set the one timer that
-//! [`Waits::patience`] asks for, and post answers to the thread that owns them.
+//! This module does not know connections. Their loops suspend and resume them, set the one timer that
+//! [`Waits::patience`] requests, and send answers to the thread that owns them.
 //!
-//! **Invariant:** each awaited reply has its own number, which its answer carries. So an answer that
+//! **Invariant:** each awaited reply has its own number, and its answer has this number as well. So an answer that
 //! comes too late, after the client got another one, is dropped.
 
 use std::sync::Arc;
@@ -29,31 +29,31 @@ use crate::persistence::SaveId;
 use crate::replica_level::HeldReplies;
 use crate::reply::Reply;
 
-/// A request that has waited so often for values on disk is executed all the same, and reads them itself.
+/// Maximum of waits of a request for values on disk. After that it runs anyway, and reads them itself.
 const FETCH_ROUNDS_MAX: u8 = 3;
 
-/// What the client of one connection waits for, and the positions of its writes in the log.
+/// Wait state of one connection, and the state of its writes in the log.
 #[derive(Debug, Default)]
 pub struct Waits {
     wait: Wait,
-    /// Replies that were waited for so far.
+    /// Number of awaited replies so far.
     replies: u32,
-    /// How often the next request has waited for values on disk.
+    /// Number of waits of the next request for values on disk.
     fetch_rounds: u8,
-    /// What the client has written to the log.
+    /// State of the client's writes in the log.
     pub logged: Logged,
-    /// Its replies, while they wait for replicas.
+    /// Its replies while they wait for replicas.
     held: Option<Box<HeldReplies>>,
-    /// Counts it while a pause holds its next request.
+    /// Counts the connection while a pause defers its next request.
     pub paused: Option<Counted>,
 }
 
-/// One of those that are counted, as long as it exists.
+/// Increments a counter as long as it exists.
 #[derive(Debug)]
 pub struct Counted(Arc<AtomicUsize>);
 
 impl Counted {
-    /// One more.
+    /// Increments the counter.
     #[must_use]
     pub fn new(count: &Arc<AtomicUsize>) -> Self {
         count.fetch_add(1, Relaxed);
@@ -78,7 +78,7 @@ enum Wait {
     Reply(Pending),
 }
 
-/// Why a request cannot run yet.
+/// Reason why a request cannot run yet.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Obstacle {
     /// `CLIENT PAUSE`.
@@ -89,31 +89,31 @@ pub enum Obstacle {
     Memory,
     /// A sync of the log takes too long.
     SlowSync,
-    /// The client has to read what it got already.
+    /// The client has to read its pending replies.
     Reader,
     /// Values are being read from disk.
     Values,
-    /// Messages wait for their receivers.
+    /// Messages have to be delivered first.
     Delivery,
-    /// Another thread holds this shard for long.
+    /// Another thread keeps this shard locked for long.
     Shard(usize),
-    /// Another thread holds the role still for long.
+    /// Another thread keeps the role locked for long.
     Role,
-    /// Earlier requests are under way that the gates let pass.
+    /// Earlier requests that passed admission are still running.
     EarlierRequests,
 }
 
-/// A request does not run now: why, and what has it tried again from its beginning.
+/// A request is deferred: the reason, and the event after which it is tried again from its beginning.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Deferral {
-    /// The end of the obstacle, which is announced to the threads whose clients wait for it.
+    /// The end of the obstacle. Threads with clients that wait for it are notified.
     On(Obstacle),
-    /// A moment, as Unix milliseconds: nobody is told when the obstacle ends.
+    /// A time in Unix milliseconds: no thread is notified of the end of the obstacle.
     At(Obstacle, i64),
 }
 
 impl Deferral {
-    /// Why it does not run.
+    /// Returns the reason.
     #[must_use]
     pub fn obstacle(self) -> Obstacle {
         match self {
@@ -128,105 +128,105 @@ impl From<Busy> for Deferral {
     }
 }
 
-/// A reply that is waited for.
+/// An awaited reply.
 #[derive(Debug)]
 pub struct Pending {
     id: WaitId,
-    /// What the client waits for.
+    /// The event that the client waits for.
     pub awaited: Awaited,
-    /// Whether the client gets the reply: CLIENT REPLY may have it off.
+    /// False if the client gets no reply, because CLIENT REPLY is off.
     pub is_heard: bool,
 }
 
-/// Which one of the replies that a connection waits for.
+/// Number of an awaited reply of a connection.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct WaitId(u32);
 
-/// What a client gets its reply for.
+/// The event after which a client gets its reply.
 #[derive(Clone, Debug)]
 pub enum Awaited {
     /// The end of a save.
     Save(SaveId),
     /// The end of a switch of the log.
     LogSwitch {
-        /// Which one.
+        /// Number of the switch.
         switch_id: u64,
-        /// Whether a log is wanted.
+        /// True if a log is wanted.
         on: bool,
     },
-    /// The end of the server, or that there is none.
+    /// The end of the server, or the cancellation of the shutdown.
     Shutdown,
-    /// That the log is on the device up to a position.
+    /// The log is synced up to a position.
     Device {
         /// The position.
         position: u64,
-        /// How long.
+        /// Maximum waiting time.
         patience_ms: u64,
     },
-    /// That replicas have what the client has written.
+    /// Replicas have the client's writes.
     Confirmations {
-        /// This reply.
+        /// Address of the reply.
         to: ReplyTo,
-        /// How long.
+        /// Maximum waiting time.
         patience: Patience,
     },
-    /// The end of a command that runs away from the worker.
+    /// The end of a command on another thread.
     LongCommand,
     /// A change of one of some keys.
     Keys {
-        /// The client's place in their queues.
+        /// Entry of the client in the queues of the keys.
         waiter: Arc<Waiter>,
-        /// How long.
+        /// Maximum waiting time.
         patience: Patience,
     },
 }
 
-/// How long a client waits.
+/// Maximum waiting time of a client.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Patience {
-    /// As long as it takes.
+    /// No limit.
     Forever,
     /// At most this many milliseconds.
     Ms(u64),
 }
 
-/// The address of a connection, for the thread that carries answers. It is never used again for another one.
+/// The address of a connection, for the thread that sends answers. It is never reused.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub struct ConnAddress {
     /// The worker that owns the connection.
     pub worker: u16,
-    /// Where it has it.
+    /// Index of the connection at its worker.
     pub slot: u32,
-    /// Counts connections.
+    /// Sequence number of the connection.
     pub id: u64,
 }
 
-/// Where an answer goes.
+/// Destination of an answer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct ReplyTo {
     /// The connection.
     pub conn: ConnAddress,
-    /// Which of the replies that it waits for.
+    /// Number of the reply that the connection waits for.
     pub wait: WaitId,
 }
 
-/// What is known of a client's writes.
+/// State of a client's writes, for its replies.
 #[derive(Debug, Default)]
 pub struct Logged {
-    /// The log ended here after the last of them, or after what the client wants to be sure of.
+    /// End of the log after the last write, or after the position that the client waits for.
     pub at: u64,
-    /// The barrier of replies that were written since the output was cut last. Replies that wait for replicas are
-    /// kept apart ([`Waits::hold`]).
+    /// Barrier of the replies since the output was last split. Replies that wait for replicas are kept separately
+    /// ([`Waits::hold`]).
     pub barrier: ReplyBarrier,
-    /// The replies since then tell of no data.
+    /// True if the replies since then show no data.
     pub tells_of_server: bool,
-    /// The connection is among those of its worker that wait.
+    /// True if the connection is in its worker's list of waiting ones.
     pub is_listed: bool,
 }
 
 impl Logged {
-    /// The log ended at `at` after a write of this client, or after what it wants to be sure of, and its reply waits for
-    /// `barrier`.
+    /// Notes that the log ended at `at` after a write of this client, or after the position that it waits for. The
+    /// reply waits for `barrier`.
     #[inline]
     pub fn note(&mut self, at: u64, barrier: ReplyBarrier) {
         self.at = at;
@@ -235,10 +235,10 @@ impl Logged {
 }
 
 impl Patience {
-    /// From an argument in seconds, which may have a fraction.
+    /// Parses an argument in seconds, which may have a fraction.
     ///
     /// # Errors
-    /// When it is no such number.
+    /// If it is not a valid timeout.
     pub fn from_seconds(arg: &[u8]) -> Result<Self, CommandError> {
         const NOT_A_FLOAT: CommandError =
             CommandError::new("ERR timeout is not a float or out of range");
@@ -251,10 +251,10 @@ impl Patience {
         Self::from_signed_ms(ms as i64)
     }
 
-    /// From an argument in milliseconds.
+    /// Parses an argument in milliseconds.
     ///
     /// # Errors
-    /// When it is no such number.
+    /// If it is not a valid timeout.
     pub fn from_ms(arg: &[u8]) -> Result<Self, CommandError> {
         const NOT_AN_INTEGER: CommandError =
             CommandError::new("ERR timeout is not an integer or out of range");
@@ -283,19 +283,19 @@ impl Awaited {
 }
 
 impl Waits {
-    /// Whether requests are executed as they come.
+    /// Returns true if requests are executed when they arrive.
     #[inline]
     pub fn is_idle(&self) -> bool {
         matches!(self.wait, Wait::Nothing)
     }
 
-    /// `true` if requests are executed as they come, and replies sent as they are written.
+    /// Returns true if requests are executed when they arrive, and replies are sent when they are written.
     #[inline]
     pub fn is_quiet(&self) -> bool {
         self.is_idle() && !self.logged.barrier.device
     }
 
-    /// Has the next request tried again when `obstacle` is gone, or after so long.
+    /// Defers the next request until `obstacle` is gone, at most for `patience`.
     pub fn retry_after(&mut self, obstacle: Obstacle, patience: Patience) {
         debug_assert!(self.is_idle(), "one thing at a time");
         if obstacle == Obstacle::Values {
@@ -304,7 +304,7 @@ impl Waits {
         self.wait = Wait::Retry { obstacle, patience };
     }
 
-    /// What keeps the next request from being executed.
+    /// Returns the obstacle that defers the next request.
     pub fn obstacle(&self) -> Option<Obstacle> {
         match self.wait {
             Wait::Retry { obstacle, .. } => Some(obstacle),
@@ -312,7 +312,7 @@ impl Waits {
         }
     }
 
-    /// The connection goes on with its requests.
+    /// Continues with the requests of the connection.
     #[inline]
     pub fn go_on(&mut self) {
         debug_assert!(!self.is_for_reply(), "a reply is still to come");
@@ -322,27 +322,27 @@ impl Waits {
         }
     }
 
-    /// Whether the next request may wait for values on disk once more.
+    /// Returns true if the next request may wait for values on disk once more.
     pub fn may_fetch(&self) -> bool {
         self.fetch_rounds < FETCH_ROUNDS_MAX
     }
 
-    /// The next request does not wait for values any more.
+    /// Notes that the next request no longer waits for values on disk.
     pub fn give_up_fetching(&mut self) {
         self.fetch_rounds = FETCH_ROUNDS_MAX;
     }
 
-    /// A request was executed.
+    /// Notes that a request was executed.
     pub fn has_run(&mut self) {
         self.fetch_rounds = 0;
     }
 
-    /// Which one the next reply is that is waited for.
+    /// Returns the number of the next awaited reply.
     pub fn next_reply(&self) -> WaitId {
         WaitId(self.replies)
     }
 
-    /// Leaves the reply to the current request to others.
+    /// Starts to wait for a reply to the current request by another thread.
     pub fn wait_for(&mut self, awaited: Awaited, is_heard: bool) {
         debug_assert!(self.is_idle(), "one thing at a time");
         let id = self.next_reply();
@@ -350,33 +350,33 @@ impl Waits {
         self.wait = Wait::Reply(Pending { id, awaited, is_heard });
     }
 
-    /// Keeps the replies that were written until replicas have confirmed the writes.
+    /// Keeps the written replies until replicas have confirmed the writes.
     pub fn hold(&mut self, awaited: Awaited, held: HeldReplies) {
         self.wait_for(awaited, true);
         self.held = Some(Box::new(held));
     }
 
-    /// Whether replies wait for replicas.
+    /// Returns true if replies wait for replicas.
     #[inline]
     pub fn has_held(&self) -> bool {
         self.held.is_some()
     }
 
-    /// The replies that have waited for replicas. The connection goes on.
+    /// Removes and returns the replies that have waited for replicas. The connection continues.
     pub fn end_held(&mut self) -> Option<HeldReplies> {
         let held = self.held.take()?;
         self.end();
         Some(*held)
     }
 
-    /// The reply that is waited for comes for something else than was thought.
+    /// Changes the event that the client waits for.
     pub fn wait_instead_for(&mut self, awaited: Awaited) {
         if let Wait::Reply(pending) = &mut self.wait {
             pending.awaited = awaited;
         }
     }
 
-    /// What the client gets its reply for, if it waits for one.
+    /// Returns the event that the client waits for, if any.
     #[inline]
     pub fn awaited(&self) -> Option<&Awaited> {
         match &self.wait {
@@ -385,23 +385,23 @@ impl Waits {
         }
     }
 
-    /// Whether the reply to the last request comes later.
+    /// Returns true if the reply to the last request comes later.
     #[inline]
     pub fn is_for_reply(&self) -> bool {
         self.awaited().is_some()
     }
 
-    /// `true` if the client waits for keys.
+    /// Returns true if the client is blocked on keys.
     pub fn is_for_keys(&self) -> bool {
         matches!(self.awaited(), Some(Awaited::Keys { .. }))
     }
 
-    /// Whether it is this reply that is waited for.
+    /// Returns true if the client waits for this reply.
     pub fn is_for(&self, id: WaitId) -> bool {
         matches!(&self.wait, Wait::Reply(pending) if pending.id == id)
     }
 
-    /// The position in the log that the client's last request waits for.
+    /// Returns the position in the log that the client's last request waits for.
     #[inline]
     pub fn awaited_position(&self) -> Option<u64> {
         match self.awaited() {
@@ -410,7 +410,7 @@ impl Waits {
         }
     }
 
-    /// The reply comes now; the connection goes on.
+    /// Ends the wait for a reply, which is written now. The connection continues.
     pub fn end(&mut self) -> Option<Pending> {
         match std::mem::take(&mut self.wait) {
             Wait::Reply(pending) => Some(pending),
@@ -421,7 +421,7 @@ impl Waits {
         }
     }
 
-    /// How long the connection is suspended at most.
+    /// Returns the maximum time for which the connection is suspended.
     pub fn patience(&self) -> Patience {
         match &self.wait {
             Wait::Nothing => Patience::Forever,
@@ -430,10 +430,10 @@ impl Waits {
         }
     }
 
-    /// Whether what it waits for is certain to come, so that requests which a client has left behind are
-    /// still executed. Keys may never come, and their elements would be lost; nor may replicas. And during a pause the
-    /// operator may be changing the data: what clients wanted that have gone is not done then, as in Redis. Nor is a
-    /// password looked at when its client has gone.
+    /// Returns true if the event is certain to occur. Then the remaining requests of a client that has disconnected are
+    /// still executed. Keys may never get elements, which would then be lost; replicas may never confirm. During a
+    /// pause the operator may be changing the data; as in Redis, requests of disconnected clients are then dropped.
+    /// Passwords of disconnected clients are not checked.
     pub fn outlives_client(&self) -> bool {
         !matches!(
             self.wait,
@@ -446,7 +446,7 @@ impl Waits {
     }
 }
 
-/// The reply that `notice` brings to a client that waits for `awaited`, OK or an error, if it brings one.
+/// Returns the reply, OK or an error, for a client that waits for `awaited`, if `notice` ends its wait.
 #[must_use]
 pub fn outcome_of(awaited: &Awaited, notice: &Notice) -> Option<Result<(), CommandError>> {
     const FAILED: CommandError = CommandError::new("ERR Errors trying to SHUTDOWN. Check logs.");
@@ -465,19 +465,19 @@ pub fn outcome_of(awaited: &Awaited, notice: &Notice) -> Option<Result<(), Comma
     }
 }
 
-/// The reply to WAITAOF: on how many devices the log is, here and at replicas.
+/// Writes the reply to WAITAOF: the number of synced logs, here and at replicas.
 pub fn reply_synced(here: i64, reply: &mut Reply<'_>) {
     reply.array(2);
     reply.int(here);
     reply.int(0);
 }
 
-/// The reply to a save that has failed.
+/// Returns the error for a save that has failed.
 pub(crate) fn not_saved(reason: &str) -> CommandError {
     CommandError::text(format!("ERR {reason}"))
 }
 
-/// The reply to a CONFIG SET that could not switch the log.
+/// Returns the error for a CONFIG SET that could not switch the log.
 pub fn not_switched(cause: &str) -> CommandError {
     CommandError::text(format!(
         "ERR CONFIG SET failed (possibly related to argument 'appendonly') - {cause}"

@@ -1,7 +1,7 @@
-//! Each command names what it does to keys as Redis does, in the same order.
+//! Each command publishes the keyspace events of Redis, in the order of Redis.
 //!
-//! `events.txt` has the commands and their events. `scripts/events-of-redis` sends the same commands to
-//! redis-server, which has to publish the same.
+//! `events.txt` has the commands and their events. `scripts/events-of-redis` sends these commands to redis-server,
+//! which has to publish equal events.
 
 use std::mem;
 use std::sync::{Arc, Mutex};
@@ -18,10 +18,10 @@ use tierce_wire::resp::OwnedArgs;
 
 const TABLE: &str = include_str!("events.txt");
 
-/// The time at which everything happens.
+/// The constant time of the test.
 const NOW_MS: i64 = 1_700_000_000_000;
 
-/// What has happened, as lines of the table.
+/// Published events, as lines of the table.
 #[derive(Default)]
 struct Heard(Mutex<Vec<String>>);
 
@@ -55,7 +55,7 @@ impl Bench {
         Self { kernel, caller: Caller::new(Arc::new(client), true), heard }
     }
 
-    /// The events of a command, and behind them "error" if it fails.
+    /// Returns the events of a command, followed by "error" if it fails.
     fn run(&mut self, line: &str) -> Vec<String> {
         let mut args = OwnedArgs::new();
         words_of(line).iter().for_each(|word| args.push(word).expect("a short command"));
@@ -72,7 +72,7 @@ impl Bench {
     }
 }
 
-/// The words of a line, which may be in quotes, with bytes in hexadecimal.
+/// Splits a line into words, which may be in quotes, with bytes in hexadecimal.
 fn words_of(line: &str) -> Vec<Vec<u8>> {
     line.split(' ').map(|word| unescape(word.trim_matches(['"', '\'']))).collect()
 }

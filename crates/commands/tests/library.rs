@@ -1,4 +1,4 @@
-//! A program calls commands without a server around them: each call leaves a reply.
+//! A program calls commands without a server: each call leaves a reply.
 
 use std::path::Path;
 use std::sync::Arc;
@@ -17,14 +17,14 @@ use tierce_output::Output;
 use tierce_storage::disk::OsDisk;
 use tierce_wire::resp::OwnedArgs;
 
-/// A store, and one who calls commands on it.
+/// A store, and a caller of its commands.
 struct Program {
     kernel: Arc<Kernel>,
     caller: Caller,
 }
 
 impl Program {
-    /// With a store in memory only, and no workers.
+    /// A store in memory only, without workers.
     fn in_memory() -> Self {
         let keyspace = Arc::new(Keyspace::new(Options::default()).unwrap());
         let config = Arc::new(Config::new(Settings::default()));
@@ -32,7 +32,7 @@ impl Program {
         Self::with(Arc::new(Engine::new(config, keyspace, Durability::without_log(), log)))
     }
 
-    /// With a store in this directory.
+    /// A store in this directory.
     fn open(dir: &Path, options: &[&str]) -> Self {
         let mut args = vec!["--dir".into(), dir.into()];
         args.extend(options.iter().map(|option| option.into()));
@@ -63,7 +63,7 @@ fn caller() -> Caller {
     Caller::new(Arc::new(Client::new(Origin::default(), 0)), true)
 }
 
-/// The reply to a line, its line ends as blanks.
+/// Returns the reply to a line, with line ends as blanks.
 fn call(kernel: &Kernel, caller: &mut Caller, line: &str) -> String {
     let mut args = OwnedArgs::new();
     line.split(' ').for_each(|arg| args.push(arg.as_bytes()).unwrap());
@@ -84,12 +84,12 @@ fn each_kind_of_call_leaves_a_reply() {
         // Several keys.
         ("MSET b 2 c 3", "+OK"),
         ("MGET a b c d", "*4 $1 1 $1 2 $1 3 $-1"),
-        // Nothing would wake the caller.
+        // No thread would wake the caller.
         ("BLPOP list 0", "*-1"),
         ("RPUSH list x", ":1"),
         ("BLPOP list 0", "*2 $4 list $1 x"),
         ("XREAD BLOCK 0 STREAMS s $", "*-1"),
-        // Threads that are not there, and a connection that is none.
+        // Commands that need threads or a connection, which are missing here.
         ("SAVE", "-ERR this store was not opened to be saved: nothing writes files"),
         ("BGSAVE", "-ERR this store was not opened to be saved: nothing writes files"),
         ("SHUTDOWN NOSAVE", "-ERR this command is for connections, and its caller has none"),
@@ -153,7 +153,7 @@ fn calls_pass_the_gates_and_are_accounted_for() {
     assert!(stats.contains("cmdstat_get:calls=1,"), "{stats}");
     assert!(stats.contains("rejected_calls=0,failed_calls=1 cmdstat_"), "{stats}");
     assert!(program.call("SLOWLOG GET 1").contains("INFO"));
-    // Threads that call at the same time count what they do, each for itself.
+    // Concurrent callers count on their own threads.
     let before = program.kernel.totals().get(Stat::Commands);
     std::thread::scope(|scope| {
         for _ in 0..4 {

@@ -1,4 +1,4 @@
-//! A row of the table: all that is known about one directive, apart from its value.
+//! A row of the table: everything known about one directive except its value.
 
 use super::kind::{Invalid, Kind};
 use super::value::Value;
@@ -8,35 +8,35 @@ use super::value::Value;
 pub struct Directive {
     /// The name, in lower case.
     pub name: &'static str,
-    /// The name of older days, which means the same everywhere.
+    /// Older name with the same meaning everywhere.
     pub alias: Option<&'static str>,
-    /// The chapter of the documentation it belongs to.
+    /// Documentation group of the directive.
     pub group: Group,
-    /// What values it takes.
+    /// Kind of values that the directive takes.
     pub kind: Kind,
-    /// The default, in the words of a user.
+    /// Default, as a user would write it.
     pub default: &'static str,
-    /// The default of Redis 7.2, where ours is another one.
+    /// Default of Redis 7.2, if ours differs.
     pub redis_default: Option<&'static str>,
-    /// The version of Tierce that brought it, if Redis does not have it.
+    /// Version of Tierce that introduced the directive, if Redis does not have it.
     pub own_since: Option<&'static str>,
-    /// What it is good for, in a sentence or two.
+    /// Purpose, in a sentence or two.
     pub about: &'static str,
-    /// When it may be changed.
+    /// When the directive may be changed.
     pub mutability: Mutability,
-    /// Whether patterns find it.
+    /// Visible or hidden in patterns and documentation.
     pub visibility: Visibility,
-    /// What a value stands for.
+    /// Meaning of a value: itself, or the contents of a file.
     pub meaning: Meaning,
-    /// Whether its values may be shown to others than its owner.
+    /// Secret or public values.
     pub secrecy: Secrecy,
-    /// What becomes of values other than the default.
+    /// Effect of values other than the default.
     pub effect: Effect,
-    /// A rule beyond the kind.
+    /// Rule in addition to the kind.
     pub check: Option<Check>,
 }
 
-/// A rule beyond what a kind can say.
+/// Rule that a kind cannot express.
 pub type Check = fn(&Value) -> Result<(), Invalid>;
 
 /// When a directive may be changed.
@@ -48,29 +48,29 @@ pub enum Mutability {
     IfUnprotected,
     /// Only before the start.
     BeforeStart,
-    /// Only before the start, and for that start: CONFIG REWRITE leaves it at its default.
+    /// Only before the start, and only for that start: CONFIG REWRITE leaves it at its default.
     ForOneStart,
 }
 
-/// Whether patterns of CONFIG GET and the documentation find the directive.
+/// Visibility of a directive in patterns of CONFIG GET and in the documentation.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Visibility {
-    /// It is public.
+    /// Public.
     Listed,
-    /// For tests; one has to know its name.
+    /// For tests; hidden unless asked for by name.
     Hidden,
 }
 
-/// What a value stands for.
+/// Meaning of a value.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Meaning {
-    /// Itself.
+    /// The value itself.
     Itself,
     /// The contents of a file of this name, so that CONFIG SET to the same value can be a change.
     Contents,
 }
 
-/// Whether the directive's values are passwords and the like.
+/// Secrecy of a directive's values, such as passwords.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Secrecy {
     /// May appear in logs and messages.
@@ -79,26 +79,26 @@ pub enum Secrecy {
     Secret,
 }
 
-/// What becomes of values other than the default. No user may believe that something is in force
-/// which is not: what would change security, durability, the role, or who is reached where, acts
-/// or is refused.
+/// Effect of values other than the default. Users must not believe that a setting is in force if it
+/// is not. Therefore a directive about security, durability, the role or network addresses either
+/// acts or is refused.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Effect {
-    /// It does what it says.
+    /// The value acts as documented.
     Acts,
-    /// It tunes something that works differently here. Any value is checked, kept, shown and
-    /// rewritten, and changes nothing, for this reason.
+    /// The value tunes a mechanism that works differently here. Any value is checked, kept, shown
+    /// and rewritten, but changes nothing, for this reason.
     Accepted(&'static str),
     /// The start and CONFIG SET fail.
     Refused {
-        /// Values besides the default that are no reason to fail: they act, or ask for nothing.
+        /// Further values that are not refused: they act, or ask for nothing.
         except: &'static [&'static str],
         /// The reason, and what to do instead.
         why: &'static str,
     },
 }
 
-/// The chapters of the documentation.
+/// Groups of the documentation.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Group {
     /// Listening and connections.
@@ -107,31 +107,31 @@ pub enum Group {
     Memcached,
     /// The protocol of PedroKV.
     PedroKv,
-    /// HTTP.
+    /// HTTP listener.
     Http,
     /// Limits of clients.
     Clients,
     /// Access control.
     Security,
-    /// The process and its surroundings.
+    /// Process and environment.
     Process,
-    /// What is kept in memory, and for how long.
+    /// Memory limits and eviction.
     Memory,
-    /// What is kept on disk.
+    /// Persistence.
     Persistence,
-    /// How collections are stored.
+    /// Encodings of collections.
     Data,
     /// Slow log, latency and events.
     Observability,
-    /// Copies on other machines.
+    /// Replication.
     Replication,
     /// The log in object storage.
     Bucket,
-    /// Many machines.
+    /// Clustering.
     Cluster,
     /// Encrypted connections.
     Tls,
-    /// What tunes Redis and can have no effect here.
+    /// Directives that tune Redis and have no effect here.
     Inert,
 }
 
@@ -156,7 +156,7 @@ impl Group {
         Self::Inert,
     ];
 
-    /// The heading of the chapter.
+    /// Returns the heading of the group.
     pub fn title(self) -> &'static str {
         match self {
             Self::Network => "Network",
@@ -179,7 +179,7 @@ impl Group {
     }
 }
 
-/// Starts a row: name, kind, default and description; the methods below say what is special.
+/// Starts a row with name, kind, default and description. The methods below add the rest.
 pub(super) const fn row(
     name: &'static str,
     kind: Kind,
@@ -204,7 +204,7 @@ pub(super) const fn row(
     }
 }
 
-/// Marks the rows without a mark of their own as accepted, for one reason.
+/// Marks every row without a mark of its own as accepted, all with one reason.
 pub(super) const fn accepted_unless_marked<const N: usize>(
     mut rows: [Directive; N],
     reason: &'static str,
@@ -230,13 +230,13 @@ impl Directive {
         self
     }
 
-    /// States the default of Redis, where ours differs.
+    /// Sets the default of Redis, if ours differs.
     pub(super) const fn redis(mut self, default: &'static str) -> Self {
         self.redis_default = Some(default);
         self
     }
 
-    /// States the version of Tierce that brought it, for Redis does not have it.
+    /// Sets the version of Tierce that introduced a directive that Redis does not have.
     pub(super) const fn own(mut self, since: &'static str) -> Self {
         self.own_since = Some(since);
         self
@@ -294,10 +294,10 @@ impl Directive {
         self
     }
 
-    /// Reads the words given for this directive.
+    /// Parses the arguments of this directive.
     ///
     /// # Errors
-    /// If they are not of its kind, or break its rule.
+    /// If the arguments are not of its kind or break its rule.
     pub fn parse(&self, args: &[&[u8]], current: Option<&Value>) -> Result<Value, Invalid> {
         let value = self.kind.parse(args, current)?;
         if let Some(check) = self.check {
@@ -306,7 +306,7 @@ impl Directive {
         Ok(value)
     }
 
-    /// Why this value must not be in force, if it must not.
+    /// Returns the reason why this value must not be in force, if there is one.
     pub fn objection(&self, value: &Value) -> Option<&'static str> {
         let Effect::Refused { except, why } = self.effect else { return None };
         let is_meant = |text: &&str| self.parse(&[text.as_bytes()], None).as_ref() == Ok(value);
@@ -314,16 +314,16 @@ impl Directive {
         (!may_be).then_some(why)
     }
 
-    /// The default.
+    /// Returns the default.
     ///
     /// # Panics
-    /// If the table is wrong, which a test excludes.
+    /// If the table is wrong. A test rules this out.
     pub fn default_value(&self) -> Value {
         self.parse(&[self.default.as_bytes()], None)
             .unwrap_or_else(|reason| panic!("default of {}: {reason}", self.name))
     }
 
-    /// Name and alias.
+    /// Returns name and alias.
     pub fn names(&self) -> impl Iterator<Item = &'static str> {
         std::iter::once(self.name).chain(self.alias)
     }

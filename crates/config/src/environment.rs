@@ -1,13 +1,13 @@
-//! Directives in the environment: `TIERCE_MAXMEMORY=1gb`, dashes as underscores.
+//! Directives in the environment: `TIERCE_MAXMEMORY=1gb`. Underscores stand for dashes.
 
 use std::ffi::OsString;
 use std::os::unix::ffi::{OsStrExt, OsStringExt};
 
 use super::origin::{Assignment, Origin, VARIABLE_PREFIX};
 
-/// The variables that mean directives, in the order of their names.
+/// Returns the variables that name directives, sorted by name.
 ///
-/// The value is one text whatever blanks or quotes it has, as with CONFIG SET.
+/// A value is one argument, even with blanks or quotes in it, as with CONFIG SET.
 pub(super) fn read(variables: impl IntoIterator<Item = (OsString, OsString)>) -> Vec<Assignment> {
     let mut assignments: Vec<Assignment> = variables
         .into_iter()

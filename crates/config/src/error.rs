@@ -1,4 +1,4 @@
-//! Errors that prevent a start, and warnings.
+//! Errors that prevent a start, and notes about ignored settings.
 
 use std::path::PathBuf;
 
@@ -9,7 +9,7 @@ use super::suggest::suggest;
 use super::table::DirectiveId;
 use super::table::FILE_LINES;
 
-/// The server cannot start with this configuration. One line each, without the program's name.
+/// Reason why the server cannot start. One line each, without the program's name.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum ConfigError {
@@ -18,9 +18,9 @@ pub enum ConfigError {
     Unreadable {
         /// The file.
         path: PathBuf,
-        /// What the operating system says.
+        /// Reason that the operating system gives.
         reason: String,
-        /// What the user may have meant.
+        /// Suggestion of what the user may have meant.
         hint: String,
     },
     /// A file that another one includes cannot be read.
@@ -28,10 +28,10 @@ pub enum ConfigError {
     Included {
         /// The line that includes it.
         assignment: Assignment,
-        /// What is wrong.
+        /// Error in the included file.
         error: Box<Self>,
     },
-    /// A file is too large to be a configuration.
+    /// A file is too large to be a configuration file.
     #[error("{}: larger than {limit} bytes, hardly a configuration", path.display())]
     TooLarge {
         /// The file.
@@ -39,12 +39,12 @@ pub enum ConfigError {
         /// The limit.
         limit: u64,
     },
-    /// Files include each other, or a very long chain of others.
+    /// Files include each other, or the chain of includes is too long.
     #[error("{assignment}: more than {limit} files inside each other")]
     TooDeep {
-        /// The line that goes too far.
+        /// Line that exceeds the limit.
         assignment: Assignment,
-        /// The limit.
+        /// Limit.
         limit: usize,
     },
     /// A quote is not closed, or closed in the middle of a word.
@@ -61,51 +61,51 @@ pub enum ConfigError {
     /// A value is refused.
     #[error("{assignment}: {}{}", reason.explained(), help_hint(assignment))]
     Invalid {
-        /// What was said.
+        /// Refused assignment.
         assignment: Assignment,
-        /// What is wrong with it.
+        /// Reason for the refusal.
         reason: Invalid,
     },
-    /// Values that nothing acts on, though users may rely on them. One line for each.
+    /// Values that have no effect although users may rely on them. One line for each.
     #[error("{}", lines(.objections))]
     Refused {
-        /// What was said, and why it is refused.
+        /// Refused assignments, each with its reason.
         objections: Vec<(Assignment, &'static str)>,
-        /// The file that the server would have logged into.
+        /// File that the server would have logged to.
         logfile: Option<PathBuf>,
-        /// How its lines would have looked.
+        /// Format of the lines in that file.
         log_format: LogFormat,
     },
     /// A directive that does not exist, in a file.
     #[error("{assignment}: unknown directive{}", directive_hint(&assignment.name, &assignment.origin))]
     UnknownDirective {
-        /// What was said.
+        /// Assignment with the unknown name.
         assignment: Assignment,
     },
     /// An option on the command line that does not exist.
     #[error("{option}: unknown option{hint}; see tierce --help")]
     UnknownOption {
-        /// What was said.
+        /// Unknown option.
         option: String,
-        /// What the user may have meant.
+        /// Suggestion of what the user may have meant.
         hint: String,
     },
-    /// A first word that is no tool, where no file can be meant.
+    /// A first word that is no tool, where a file is not possible.
     #[error("{word}: there is no such tool{hint}; see tierce --help")]
     UnknownTool {
         /// The word.
         word: String,
-        /// What the user may have meant.
+        /// Suggestion of what the user may have meant.
         hint: String,
     },
-    /// An argument in a place where none makes sense.
+    /// An argument that makes no sense at its position.
     #[error("{0}: unexpected argument; see tierce --help")]
     UnexpectedArgument(String),
 }
 
 impl ConfigError {
     /// # Errors
-    /// All of these, if there are any.
+    /// One or several of these, if there are any.
     pub(crate) fn all(mut errors: Vec<Self>) -> Result<(), Self> {
         match errors.len() {
             0 => Ok(()),
@@ -115,29 +115,29 @@ impl ConfigError {
     }
 }
 
-/// Something that a user should hear about at the start, one line each.
+/// A note for the user at the start, one line each.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Note {
-    /// A directive that does not exist, in the environment.
+    /// Unknown directive in the environment.
     Unknown(Assignment),
-    /// A directive that changes nothing, and why.
+    /// Directive without effect, and the reason.
     NoEffect(Assignment, &'static str),
-    /// A variable that Kubernetes sets for a service called tierce.
+    /// Variable that Kubernetes sets for a service called tierce.
     ServiceLink(Assignment),
 }
 
-/// How much a note matters.
+/// Severity of a note.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Severity {
     /// Something was ignored.
     Warning,
-    /// Something is not as one might think.
+    /// Something behaves differently than one might expect.
     Notice,
 }
 
 impl Note {
-    /// How much it matters.
+    /// Returns the severity.
     pub fn severity(&self) -> Severity {
         match self {
             Self::Unknown(_) | Self::ServiceLink(_) => Severity::Warning,
@@ -169,7 +169,7 @@ fn lines(objections: &[(Assignment, &str)]) -> String {
     lines.join("\n")
 }
 
-/// Where the values of an option or a variable are explained.
+/// Returns a pointer to the help text of an option or a variable.
 fn help_hint(assignment: &Assignment) -> String {
     let is_directive = FILE_LINES.iter().all(|line| line.name.as_bytes() != &*assignment.name);
     match assignment.origin {
@@ -180,7 +180,7 @@ fn help_hint(assignment: &Assignment) -> String {
     }
 }
 
-/// `; did you mean …?` with the directive most like `name`, written as its origin writes names.
+/// Returns `; did you mean …?` with the directive most like `name`, spelled for its origin.
 pub(super) fn directive_hint(name: &[u8], origin: &Origin) -> String {
     let directives = DirectiveId::all().flat_map(|id| id.directive().names());
     let names = directives.chain(FILE_LINES.iter().map(|line| line.name));
@@ -196,7 +196,7 @@ pub(super) fn directive_hint(name: &[u8], origin: &Origin) -> String {
     }
 }
 
-/// The operating system's words for an error, without its number.
+/// Returns the operating system's message for an error, without its number.
 #[must_use]
 pub fn os_reason(error: &std::io::Error) -> String {
     let text = error.to_string();

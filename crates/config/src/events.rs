@@ -6,8 +6,8 @@ use std::fmt;
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Events(u16);
 
-/// The classes that `A` stands for, in the order in which they are written out. A key that is
-/// missed (`m`) or new (`n`) is not among them: these events are too frequent to come by surprise.
+/// Classes that `A` stands for, in output order. Misses (`m`) and new keys (`n`) are left out:
+/// these events are too frequent to be enabled by accident.
 const CLASSES: [(char, u16); 10] = [
     ('g', 1 << 0),
     ('$', 1 << 1),
@@ -30,7 +30,7 @@ impl Events {
     /// No event at all.
     pub const NONE: Self = Self(0);
 
-    /// Reads the letters; `None` if there is an unknown one.
+    /// Parses the letters. Returns `None` if one is unknown.
     pub fn parse(letters: &[u8]) -> Option<Self> {
         letters.iter().try_fold(Self::NONE, |events, &letter| {
             let bits = match char::from(letter) {
@@ -45,7 +45,7 @@ impl Events {
         })
     }
 
-    /// Whether the class of this letter is in the set.
+    /// Returns true if the class of this letter is in the set.
     pub fn contains(self, letter: char) -> bool {
         u8::try_from(letter)
             .ok()

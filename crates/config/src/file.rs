@@ -1,8 +1,8 @@
 //! Configuration files in the syntax of redis.conf.
 //!
-//! A line is a name and its arguments (see [`tierce_wire::words`]), empty, or a comment that starts with `#`.
-//! `include` reads other files in its place; a path with `*`, `?` or `[` means all matching files, ordered by name,
-//! possibly none. As in Redis, a relative path starts at the working directory, not at the including file.
+//! A line is empty, a comment that starts with `#`, or a name and its arguments (see [`tierce_wire::words`]).
+//! `include` reads other files at its position. A path with `*`, `?` or `[` includes all matching files, ordered by
+//! name, possibly none. As in Redis, a relative path starts at the working directory, not at the including file.
 
 use std::ffi::OsStr;
 use std::fs::File;
@@ -18,12 +18,12 @@ use super::error::{ConfigError, os_reason};
 use super::origin::{Assignment, Origin};
 use super::table::{FileLine, Handling};
 
-/// A larger file is not read: it must be a wrong one.
+/// Limit of a file's size. A larger file cannot be a configuration file.
 const FILE_BYTES_MAX: u64 = 16 << 20;
-/// Files inside each other; more of them are a circle.
+/// Limit of nested includes. A deeper chain must be circular.
 const DEPTH_MAX: usize = 16;
 
-/// Reads a file and all that it includes.
+/// Reads a file and all files that it includes.
 ///
 /// # Errors
 /// If a file cannot be read or understood.
@@ -33,7 +33,7 @@ pub(super) fn read(path: &Path) -> Result<Vec<Assignment>, ConfigError> {
     Ok(assignments)
 }
 
-/// Reads from a stream, and all files that it includes; `name` stands for it in messages.
+/// Reads from a stream, and all files that it includes. Messages call the stream `name`.
 ///
 /// # Errors
 /// If it or a file cannot be read or understood.
@@ -72,7 +72,7 @@ fn unreadable(path: &Path, error: &io::Error) -> ConfigError {
     ConfigError::Unreadable { path: path.to_owned(), reason: os_reason(error), hint: hint.into() }
 }
 
-/// Understands the lines of a text, without following `include`.
+/// Parses the lines of a text, without following `include`.
 ///
 /// # Errors
 /// If the quotes of a line are unbalanced.
@@ -94,7 +94,7 @@ pub(super) fn parse(text: &[u8], path: &Path) -> Result<Vec<Assignment>, ConfigE
     Ok(assignments)
 }
 
-/// Replaces each `include` by what is in the files.
+/// Replaces each `include` by the contents of its files.
 fn expand(
     lines: Vec<Assignment>,
     depth: usize,
@@ -116,7 +116,7 @@ fn expand(
     Ok(())
 }
 
-/// Adds the line that includes a file, unless the message names a line already.
+/// Adds the including line to an error, unless the error already names a line.
 fn included_by(assignment: &Assignment, error: ConfigError) -> ConfigError {
     match error {
         ConfigError::Unreadable { .. } | ConfigError::TooLarge { .. } => {
@@ -126,7 +126,7 @@ fn included_by(assignment: &Assignment, error: ConfigError) -> ConfigError {
     }
 }
 
-/// The argument of a line that includes others. A wrong number of arguments is found later.
+/// Returns the argument of an `include` line. A wrong number of arguments is detected later.
 fn included(assignment: &Assignment) -> Option<&[u8]> {
     let line = FileLine::find(&assignment.name)?;
     match assignment.args.as_slice() {
@@ -135,8 +135,8 @@ fn included(assignment: &Assignment) -> Option<&[u8]> {
     }
 }
 
-/// The files that a path with wildcards means, in the order of their names; a path without any
-/// means itself, whether it exists or not.
+/// Returns the files that match a path with wildcards, ordered by name. A path without wildcards stands for itself,
+/// even if the file does not exist.
 fn matching_files(pattern: &[u8]) -> Result<Vec<PathBuf>, ConfigError> {
     if !glob::is_pattern(pattern) {
         return Ok(vec![PathBuf::from(OsStr::from_bytes(pattern))]);
@@ -159,7 +159,7 @@ fn matching_files(pattern: &[u8]) -> Result<Vec<PathBuf>, ConfigError> {
     Ok(found)
 }
 
-/// The entries of a directory that match; hidden ones only if the pattern asks for a dot.
+/// Returns the matching entries of a directory; hidden ones only if the pattern starts with a dot.
 fn matching_entries(directory: &Path, pattern: &[u8]) -> Result<Vec<PathBuf>, ConfigError> {
     let listed = if directory.as_os_str().is_empty() { Path::new(".") } else { directory };
     let entries = match listed.read_dir() {
@@ -189,7 +189,7 @@ mod tests {
     use std::path::Path;
     use tierce_harness::TempDir;
 
-    /// The assignments as text, `name=arg,arg` separated by blanks.
+    /// Formats the assignments as `name=arg,arg`, separated by blanks.
     fn shown(assignments: &[super::Assignment]) -> String {
         let text = |bytes: &Vec<u8>| String::from_utf8(bytes.clone()).expect("text");
         let show = |assignment: &super::Assignment| {

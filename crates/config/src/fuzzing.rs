@@ -1,6 +1,6 @@
-//! What the fuzz target for configuration files does with its bytes; see `tierce_wire::fuzzing`.
+//! Fuzz target for configuration files; see `tierce_wire::fuzzing`.
 //!
-//! It panics when a guarantee is violated. Not part of the crate's interface.
+//! Panics when a guarantee is violated. Not part of the crate's interface.
 
 use std::path::Path;
 
@@ -10,8 +10,8 @@ use crate::origin::Assignment;
 use crate::table::DirectiveId;
 use crate::{file, rewrite, sources};
 
-/// Words that are written in quotes are read as the same, and a file that was rewritten sets what it has set before.
-/// Files that it includes are not read.
+/// Checks that quoted words are read back unchanged, and that a rewritten file has the same settings as before.
+/// Included files are not read.
 pub fn config_file(text: &[u8]) {
     let Ok(lines) = parse(text) else { return };
     let written: Vec<u8> = lines.iter().flat_map(in_quotes).collect();

@@ -5,7 +5,7 @@ use std::fmt::Write;
 use super::directive::{Directive, Effect, Group, Mutability, Visibility};
 use super::table::DirectiveId;
 
-/// A terminal of ordinary width shows all lines whole.
+/// Width of an ordinary terminal.
 const WIDTH: usize = 80;
 
 const USAGE: &str = "\
@@ -22,7 +22,7 @@ Options:
   -v, --version              the version
 ";
 
-/// A tool that the program has besides the server.
+/// A tool of the program, besides the server.
 #[derive(Clone, Copy, Debug)]
 pub struct Tool {
     /// The first word of the command line.
@@ -31,7 +31,7 @@ pub struct Tool {
     pub about: &'static str,
 }
 
-/// The text of `tierce --help`. It fits a terminal of 24 rows with the prompt below.
+/// Returns the text of `tierce --help`. It fits a terminal of 24 rows, with the prompt below.
 pub(super) fn overview(tools: &[Tool]) -> String {
     let mut text = version();
     text.push_str("A key-value server compatible with Redis and memcached.\n\n");
@@ -46,7 +46,7 @@ pub(super) fn overview(tools: &[Tool]) -> String {
     text
 }
 
-/// The text of `tierce --help-directives`.
+/// Returns the text of `tierce --help-directives`.
 pub(super) fn directives() -> String {
     let mut text = String::from("All directives with their defaults, as in redis.conf.\n");
     text.push_str("A star marks what is accepted without an effect, an exclamation mark what is\n");
@@ -62,7 +62,7 @@ pub(super) fn directives() -> String {
     text
 }
 
-/// The text of `tierce --help DIRECTIVE`.
+/// Returns the text of `tierce --help DIRECTIVE`.
 pub(super) fn directive(id: DirectiveId) -> String {
     let directive = id.directive();
     let mut text = String::new();
@@ -88,14 +88,14 @@ pub(super) fn directive(id: DirectiveId) -> String {
     text
 }
 
-/// The text of `tierce --version`.
+/// Returns the text of `tierce --version`.
 pub(super) fn version() -> String {
     let version = env!("CARGO_PKG_VERSION");
     let build = if cfg!(debug_assertions) { ", debug build" } else { "" };
     format!("tierce {version} ({} {}{build})\n", std::env::consts::ARCH, std::env::consts::OS)
 }
 
-/// The public directives of a chapter.
+/// Returns the public directives of a group.
 pub(super) fn listed(group: Group) -> impl Iterator<Item = &'static Directive> {
     DirectiveId::all()
         .map(DirectiveId::directive)
@@ -103,12 +103,12 @@ pub(super) fn listed(group: Group) -> impl Iterator<Item = &'static Directive> {
         .filter(|directive| directive.visibility == Visibility::Listed)
 }
 
-/// The default as a user would write it.
+/// Returns the default as a user would write it.
 pub(super) fn shown_default(directive: &Directive) -> &'static str {
     if directive.default.is_empty() { "\"\"" } else { directive.default }
 }
 
-/// When the directive may be changed, in words.
+/// Describes when the directive may be changed.
 pub(super) fn mutability_text(mutability: Mutability) -> &'static str {
     match mutability {
         Mutability::AtAnyTime => "at any time",
@@ -118,7 +118,7 @@ pub(super) fn mutability_text(mutability: Mutability) -> &'static str {
     }
 }
 
-/// Which values are refused, and why.
+/// Describes the refused values and the reason.
 pub(super) fn refusal(directive: &Directive) -> String {
     let Effect::Refused { except, why } = directive.effect else { return String::new() };
     let fine = std::iter::once(shown_default(directive)).chain(except.iter().copied());
@@ -135,17 +135,17 @@ fn marked_name(directive: &Directive) -> String {
     format!("{}{mark}", directive.name)
 }
 
-/// A name in a column of its own, and a text beside it.
+/// Writes a name in its own column, with a text next to it.
 fn write_entry(out: &mut String, name: &str, column: usize, about: &str) {
     let _ = write!(out, "  {name:column$}");
     let indent = 2 + column;
     let start = out.len();
     write_wrapped(out, indent, &about.replace('`', ""));
-    // The first line stands beside the name, which has taken the place of its indentation.
+    // The first line shares its row with the name, so its indentation is removed.
     out.replace_range(start..start + indent, "");
 }
 
-/// A text in lines of at most [`WIDTH`], all indented.
+/// Writes a text in lines of at most [`WIDTH`], all indented.
 fn write_wrapped(out: &mut String, indent: usize, text: &str) {
     let mut line = " ".repeat(indent);
     for word in text.split(' ') {

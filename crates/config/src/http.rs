@@ -1,4 +1,4 @@
-//! The settings of the listener for HTTP. All of them may change at run time.
+//! Settings of the HTTP listener. All of them may change at run time.
 
 use std::net::IpAddr;
 use std::time::Duration;
@@ -18,22 +18,22 @@ const METRICS_TOKEN: DirectiveId = DirectiveId::of("http-metrics-token");
 const TIMEOUT: DirectiveId = DirectiveId::of("http-timeout");
 
 impl Settings {
-    /// The directives that say where HTTP is spoken, and whether it is encrypted.
+    /// Directives that determine the addresses of the listener and its encryption.
     pub const HTTP_ADDRESSES: [DirectiveId; 3] = [PORT, BIND, TLS];
 
-    /// The TCP port for HTTP, 0 for none.
+    /// Returns the TCP port for HTTP, 0 for none.
     pub fn http_port(&self) -> u16 {
         self.count(PORT) as u16
     }
 
-    /// The addresses for it.
+    /// Returns the listening addresses.
     pub fn http_bind(&self) -> Vec<BindAddress> {
         self.list(BIND).iter().map(|text| BindAddress::parse(text)).collect()
     }
 
-    /// Whether clients may call this server by `host`, a name or an address without its port.
+    /// Returns true if clients may call this server by `host`, a name or an address without its port.
     ///
-    /// A web page can have its own name resolve to this machine, but never an address: so addresses are safe.
+    /// A web page can make its own name resolve to this machine, but not an address. So addresses are safe.
     pub fn allows_http_host(&self, host: &str) -> bool {
         let bare = host.strip_prefix('[').and_then(|rest| rest.strip_suffix(']')).unwrap_or(host);
         let is_named = |name: &Vec<u8>| name == b"*" || name.eq_ignore_ascii_case(host.as_bytes());
@@ -42,32 +42,32 @@ impl Settings {
             || self.list(HOSTS).iter().any(is_named)
     }
 
-    /// Whether scripts of web pages of this origin may use it.
+    /// Returns true if scripts of web pages of this origin may use HTTP.
     pub fn allows_http_origin(&self, origin: &[u8]) -> bool {
         self.list(ORIGINS).iter().any(|allowed| allowed.eq_ignore_ascii_case(origin))
     }
 
-    /// Whether HTTP is spoken, and encrypted.
+    /// Returns true if HTTP is enabled and encrypted.
     pub fn has_https(&self) -> bool {
         self.is_on(TLS) && self.http_port() != 0
     }
 
-    /// The token for metrics alone; empty for none.
+    /// Returns the token that only allows reading metrics; empty for none.
     pub fn http_metrics_token(&self) -> &[u8] {
         self.text(METRICS_TOKEN)
     }
 
-    /// Connections at a time.
+    /// Returns the maximum number of simultaneous connections.
     pub fn http_maxclients(&self) -> usize {
         self.count(MAXCLIENTS) as usize
     }
 
-    /// Bytes of a body.
+    /// Returns the maximum number of bytes of a body.
     pub fn http_max_body(&self) -> usize {
         self.bytes(MAX_BODY) as usize
     }
 
-    /// How long a client may take for the next step.
+    /// Returns the time that a client may take for its next step.
     pub fn http_timeout(&self) -> Duration {
         Duration::from_secs(self.count(TIMEOUT))
     }

@@ -5,7 +5,7 @@
 //! input, and `--port 7000` may be one word or two. In addition, `--port=7000` works. The first value of a directive
 //! may start with two dashes (a password) unless it is itself the name of a directive.
 //!
-//! Nothing is read, printed or ended here; the caller does that.
+//! This module reads and prints nothing and does not end the process; the caller does.
 
 use std::ffi::{OsStr, OsString};
 use std::os::unix::ffi::{OsStrExt, OsStringExt};
@@ -22,12 +22,12 @@ use super::suggest::suggest;
 use super::table::DirectiveId;
 use super::table::FileLine;
 
-/// What the program is asked to do.
+/// Task that the command line asks for.
 #[derive(Clone, Debug)]
 pub enum Invocation {
-    /// Be the server.
+    /// Run the server.
     Serve(Sources),
-    /// Read the configuration, say what is wrong with it, and end.
+    /// Check the configuration, report its errors, and exit.
     CheckConfig(Sources),
     /// Print this help.
     Help(String),
@@ -37,15 +37,15 @@ pub enum Invocation {
     Tool {
         /// Its name.
         name: &'static str,
-        /// What follows the name.
+        /// Arguments after the name.
         args: Vec<OsString>,
     },
 }
 
-/// Understands the command line (without the program's name) and the environment.
+/// Parses the command line (without the program's name) and the environment.
 ///
 /// # Errors
-/// If an option does not exist, or stands where it makes no sense.
+/// If an option does not exist, or makes no sense at its position.
 pub fn parse(
     args: impl IntoIterator<Item = OsString>,
     env: impl IntoIterator<Item = (OsString, OsString)>,
@@ -70,7 +70,7 @@ pub fn parse(
         if flag.is_some_and(|flag| flag != Flag::CheckConfig)
             && let Some(word) = args.first().filter(|word| may_be_tool(word))
         {
-            // A request for the help of a tool.
+            // The user asked for the help of a tool.
             let (word, hint) = (word.to_string_lossy().into_owned(), similar_tool(word, tools));
             return Err(ConfigError::UnknownTool { word, hint });
         }
@@ -89,7 +89,7 @@ pub fn parse(
     Ok(if check_only { Invocation::CheckConfig(sources) } else { Invocation::Serve(sources) })
 }
 
-/// `tierce help`, alone or with the name of a tool or a directive.
+/// Handles `tierce help`, alone or with the name of a tool or a directive.
 fn help_of(words: &[OsString], tools: &[Tool]) -> Result<Invocation, ConfigError> {
     let first = words.first();
     if let Some(tool) = tools.iter().find(|tool| first.is_some_and(|word| tool.name == word)) {
@@ -109,7 +109,7 @@ enum Flag {
 }
 
 impl Flag {
-    /// All names without the dashes in front.
+    /// Names without the leading dashes.
     const NAMES: [(&str, Self); 4] = [
         ("help", Self::Help),
         ("help-directives", Self::HelpDirectives),
@@ -122,14 +122,14 @@ impl Flag {
     }
 }
 
-/// An option and the words behind it.
+/// An option and its arguments.
 struct CommandOption {
     name: Vec<u8>,
     args: Vec<Vec<u8>>,
 }
 
 impl CommandOption {
-    /// The directive that is meant. `--save` and `--bind` without a value mean none at all.
+    /// Converts the option to an assignment. `--save` and `--bind` without a value mean an empty list.
     fn into_assignment(mut self) -> Result<Assignment, ConfigError> {
         let known = DirectiveId::find(&self.name);
         if known.is_none() && FileLine::find(&self.name).is_none() {
@@ -154,8 +154,8 @@ fn option_hint(name: &[u8]) -> String {
     }
 }
 
-/// Takes the configuration file off the command line: the first word unless it is an option, or
-/// `-` as first or last word.
+/// Removes the configuration file from the command line: the first word unless it is an option, or `-` as first or
+/// last word.
 fn split_file<'a>(args: &'a [OsString], tools: &[Tool]) -> (FileSource, &'a [OsString]) {
     match args {
         [first, rest @ ..] if first == "-" => (FileSource::Stdin, rest),
@@ -167,7 +167,7 @@ fn split_file<'a>(args: &'a [OsString], tools: &[Tool]) -> (FileSource, &'a [OsS
     }
 }
 
-/// A word without slash or dot may be a mistyped tool rather than a file.
+/// Returns true for a word without slash or dot, which may be a mistyped tool rather than a file.
 fn may_be_tool(word: &OsStr) -> bool {
     let word = word.as_bytes();
     !word.is_empty() && !word.starts_with(b"-") && !word.iter().any(|byte| b"/.".contains(byte))
@@ -219,7 +219,7 @@ fn short_option(arg: &[u8]) -> Option<CommandOption> {
     Some(CommandOption { name: name.into(), args: Vec::new() })
 }
 
-/// An option from the word behind the dashes: `port`, `port=7000` or `port 7000`.
+/// Makes an option from the text after the dashes: `port`, `port=7000` or `port 7000`.
 fn new_option(word: &[u8]) -> CommandOption {
     let (name, value) = match word.iter().position(|&byte| byte == b'=' || byte == b' ') {
         Some(end) => (&word[..end], Some(&word[end..])),
@@ -233,7 +233,7 @@ fn new_option(word: &[u8]) -> CommandOption {
     CommandOption { name: name.to_ascii_lowercase(), args }
 }
 
-/// Whether the word behind the dashes names something that exists.
+/// Returns true if the text after the dashes names an existing directive or option.
 fn is_known(word: &[u8]) -> bool {
     let name = new_option(word).name;
     DirectiveId::find(&name).is_some()
@@ -256,7 +256,7 @@ fn help_about(option: &CommandOption, tools: &[Tool]) -> Result<Invocation, Conf
 }
 
 impl Sources {
-    /// `--check-config FILE` names the file like the first word would.
+    /// Handles `--check-config FILE`, which names the file like the first word would.
     fn take_checked_file(&mut self, option: CommandOption) -> Result<(), ConfigError> {
         let mut args = option.args.into_iter();
         if let Some(path) = args.next().filter(|_| self.file == FileSource::None) {

@@ -1,8 +1,8 @@
-//! The kinds of values of directives, and how to parse them.
+//! Kinds of directive values, and their parsers.
 //!
-//! Parsing is strict: no sign, blank or decimal point where Redis takes none. Errors use the words of Redis 7.2, for
-//! users who search for them. Stricter than Redis: a memory value without digits, or whose unit makes it overflow, is
-//! refused.
+//! Parsing is strict: no sign, blank or decimal point where Redis takes none. Errors use the words of Redis 7.2, so
+//! that users can search for them. One case is stricter than Redis: a memory value without digits, or whose unit
+//! makes it overflow, is refused.
 
 use std::borrow::Cow;
 use std::os::unix::ffi::{OsStrExt, OsStringExt};
@@ -12,18 +12,18 @@ use super::events::Events;
 use super::limits::{ClientClass, OutputLimit, OutputLimits};
 use super::value::{SavePoint, Value};
 
-/// What values a directive takes.
+/// Kind of values that a directive takes.
 #[derive(Clone, Copy, Debug)]
 pub enum Kind {
     /// `yes` or `no`.
     Bool,
-    /// A whole number from the first to the second.
+    /// A whole number between two bounds, both inclusive.
     Int(i64, i64),
-    /// Any number from 0 on, moved into this range: a hint rather than a setting.
+    /// Any number from 0 on. It is clamped to this range: a hint rather than a setting.
     Clamped(i64, i64),
     /// File permissions in octal.
     Octal,
-    /// A number of bytes from the first to the second.
+    /// A number of bytes between two bounds, both inclusive.
     Memory(u64, u64),
     /// A number of bytes, or a share of `maxmemory` such as `10%`.
     MemoryOrPercent,
@@ -33,9 +33,9 @@ pub enum Kind {
     Words(&'static [&'static str]),
     /// Any text.
     Text,
-    /// A path that is made absolute when it is read.
+    /// A path, made absolute when it is read.
     Directory,
-    /// Up to this many texts without blanks.
+    /// List of texts without blanks, with this maximum length.
     List(usize),
     /// `seconds changes` any number of times.
     SavePoints,
@@ -45,24 +45,24 @@ pub enum Kind {
     OomScores,
     /// Numbers from 0 to 100.
     Percentiles,
-    /// Letters for event classes.
+    /// Letters of event classes.
     Events,
     /// `host port`, or `no one`.
     Primary,
 }
 
-/// The largest number of an `int` in Redis, the upper bound of most of its numbers.
+/// Largest `int` of Redis, and upper bound of most of its numbers.
 pub(super) const INT_MAX: i64 = i32::MAX as i64;
-/// Any number that is not negative.
+/// A non-negative `int`.
 pub(super) const COUNT_OR_SIZE: Kind = Kind::Int(0, INT_MAX);
-/// Any number of 64 bits that is not negative.
+/// A non-negative 64-bit number.
 pub(super) const LONG: Kind = Kind::Int(0, i64::MAX);
 /// Any number of bytes.
 pub(super) const BYTES: Kind = Kind::Memory(0, i64::MAX as u64);
-/// A TCP port, or 0 for none.
+/// A TCP port; 0 for none.
 pub(super) const PORT: Kind = Kind::Int(0, 65_535);
 
-/// Why a value was refused.
+/// Reason why a value was refused.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("{0}")]
 pub struct Invalid(Cow<'static, str>);
@@ -72,7 +72,7 @@ impl Invalid {
         Self(Cow::Borrowed(reason))
     }
 
-    /// What is wrong, for who writes a configuration. Clients get the words of Redis.
+    /// Returns the reason in words for the author of a configuration. Clients get the words of Redis.
     pub(super) fn explained(&self) -> &str {
         match *self == NOT_MEMORY {
             true => "must be a size such as 512mb or 4gb",
@@ -89,11 +89,11 @@ const WRONG_COUNT: Invalid = Invalid::new("wrong number of arguments");
 const NOT_MEMORY: Invalid = Invalid::new("argument must be a memory value");
 const BAD_SAVE: Invalid = Invalid::new("Invalid save parameters");
 
-/// Percent of `maxmemory` that all clients together may be given.
+/// Maximum percentage of `maxmemory` that all clients together may get.
 const PERCENT_MAX: u64 = 100;
 
 impl Kind {
-    /// Whether the value has several words, each an argument of its own in a file.
+    /// Returns true if the value has several words, each an argument of its own in a file.
     pub fn takes_words(self) -> bool {
         matches!(
             self,
@@ -107,9 +107,9 @@ impl Kind {
         )
     }
 
-    /// Reads a value from one text, as CONFIG SET and the environment give it.
+    /// Parses a value from one text, as CONFIG SET and the environment give it.
     ///
-    /// `current` is what a value that names a part only is completed from.
+    /// `current` supplies the missing parts of a value that sets only some parts.
     ///
     /// # Errors
     /// If the text is not of this kind.
@@ -117,7 +117,7 @@ impl Kind {
         self.parse(&[text], current)
     }
 
-    /// Reads a value from the words that follow the directive in a file or on the command line.
+    /// Parses a value from the arguments of a directive in a file or on the command line.
     ///
     /// # Errors
     /// If the words are not of this kind.
@@ -179,7 +179,7 @@ impl Kind {
         }
     }
 
-    /// The values in words, for help and documentation.
+    /// Describes the values, for help and documentation.
     pub fn describe(self) -> String {
         match self {
             Self::Bool => "yes, no".into(),
@@ -207,7 +207,7 @@ impl Kind {
     }
 }
 
-/// A range in words; a maximum that is merely that of a machine word says nothing to a reader.
+/// Describes a range. Omits a maximum that is only the limit of a machine word.
 fn range_text(min: i64, max: i64, unlimited: i64) -> String {
     match (min, max) {
         (min, max) if max < unlimited => format!("{min} to {max}"),
@@ -231,7 +231,7 @@ fn parse_bool(text: &[u8]) -> Result<bool, Invalid> {
     }
 }
 
-/// A number without leading zeros, plus sign or blanks.
+/// Parses a number without leading zeros, plus sign or blanks.
 fn parse_int(text: &[u8]) -> Result<i64, Invalid> {
     let digits = text.strip_prefix(b"-").unwrap_or(text);
     let canonical = match digits {
@@ -256,8 +256,8 @@ fn parse_octal(text: &[u8]) -> Result<u32, Invalid> {
     Ok(bits)
 }
 
-/// Digits and a unit: `k m g` are powers of 1000, `kb mb gb` powers of 1024, in either case. A number of more than 64
-/// bits is the largest one, as in Redis, so that the error names the range.
+/// Parses digits and a unit: `k m g` are powers of 1000, `kb mb gb` powers of 1024, in either case. As in Redis, a
+/// number of more than 64 bits becomes the largest one, so that the error names the range.
 fn parse_memory(text: &[u8]) -> Result<u64, Invalid> {
     let digits_len = text.iter().take_while(|byte| byte.is_ascii_digit()).count();
     let (digits, unit) = text.split_at(digits_len);
@@ -300,7 +300,7 @@ fn pick_word(text: &[u8], choice: &[&'static str]) -> Result<&'static str, Inval
     })
 }
 
-/// Some words of the choice, without repetition and in the order of the choice.
+/// Parses some of the allowed words. The result has no duplicates and keeps the order of `choice`.
 fn parse_choices(words: &[&[u8]], choice: &[&'static str]) -> Result<Vec<&'static str>, Invalid> {
     let words = if words.is_empty() { &[&b""[..]] } else { words };
     let picked: Vec<&str> =
@@ -332,7 +332,7 @@ fn parse_save_point(seconds: &[u8], changes: &[u8]) -> Result<SavePoint, Invalid
     }
 }
 
-/// Changes the named classes of `limits`.
+/// Changes the limits of the named classes.
 fn parse_output_limits(words: &[&[u8]], mut limits: OutputLimits) -> Result<OutputLimits, Invalid> {
     let (groups, rest) = words.as_chunks::<4>();
     if !rest.is_empty() {

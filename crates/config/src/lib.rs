@@ -2,11 +2,11 @@
 //!
 //! - [`table`]: all directives, in one table from which everything else is generated.
 //! - [`parse`]: command line and environment to an [`Invocation`]; no I/O.
-//! - [`Sources::load`]: reads the file and checks everything; [`Loaded`] has the [`Settings`] and the warnings.
-//! - [`Settings::startup`]: what the start needs, in types of its own.
+//! - [`Sources::load`]: reads the file and checks everything; returns [`Loaded`]: [`Settings`] and notes.
+//! - [`Settings::startup`]: the settings for the start, in types of its own.
 //! - [`Config`]: the settings in force while the server runs; CONFIG GET, SET and REWRITE.
 //!
-//! Acting on a change is not done here; see [`Config::on_change`].
+//! This crate does not act on changes; see [`Config::on_change`].
 //!
 //! ```
 //! use tierce_config::{Config, Invocation, Peer, parse};
@@ -26,8 +26,8 @@
 
 #![forbid(unsafe_code)]
 
-// In reading order: what a directive is and what values it takes; the table of all directives; where
-// assignments come from; the values in force, for the start and while a server runs; what people read.
+// In reading order: directives and their kinds; the table of all directives; the sources of assignments; the values
+// in force at the start and at run time; texts for people.
 mod directive;
 mod kind;
 mod limits;

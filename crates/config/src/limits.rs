@@ -2,10 +2,10 @@
 
 use std::fmt;
 
-/// The classes of clients that have limits of their own.
+/// Classes of clients that have limits of their own.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum ClientClass {
-    /// Clients that ask and are answered, monitors among them.
+    /// Clients that send requests and get replies, monitors included.
     Normal,
     /// Replicas.
     Replica,
@@ -14,10 +14,10 @@ pub enum ClientClass {
 }
 
 impl ClientClass {
-    /// All classes, in the order in which CONFIG GET lists them.
+    /// All classes, in the order of CONFIG GET.
     pub const ALL: [Self; 3] = [Self::Normal, Self::Replica, Self::Pubsub];
 
-    /// The class of that name; replicas have two names.
+    /// Finds a class by name. Replicas have two names.
     pub fn parse(name: &[u8]) -> Option<Self> {
         match name.to_ascii_lowercase().as_slice() {
             b"normal" => Some(Self::Normal),
@@ -27,7 +27,7 @@ impl ClientClass {
         }
     }
 
-    /// The name that CONFIG GET shows, which for replicas is the old one.
+    /// Returns the name that CONFIG GET shows: for replicas, the old one.
     fn name(self) -> &'static str {
         match self {
             Self::Normal => "normal",
@@ -44,16 +44,17 @@ impl ClientClass {
     }
 }
 
-/// A client is closed at once above `hard_bytes`, and after `soft_seconds` above `soft_bytes`.
+/// Limit of the output buffer: a client is closed at once above `hard_bytes`, and after
+/// `soft_seconds` above `soft_bytes`.
 ///
 /// A size of 0 means no limit.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct OutputLimit {
-    /// Never more than that.
+    /// Limit that closes the client at once.
     pub hard_bytes: u64,
-    /// Not for long more than that.
+    /// Limit that closes the client after `soft_seconds`.
     pub soft_bytes: u64,
-    /// How long the soft limit may be exceeded without a break.
+    /// Number of seconds that the soft limit may be exceeded without a break.
     pub soft_seconds: u32,
 }
 
@@ -62,17 +63,17 @@ pub struct OutputLimit {
 pub struct OutputLimits([OutputLimit; 3]);
 
 impl OutputLimits {
-    /// The limit of one class.
+    /// Returns the limit of a class.
     pub fn of(&self, class: ClientClass) -> OutputLimit {
         self.0[class as usize]
     }
 
-    /// Replaces the limit of one class.
+    /// Sets the limit of a class.
     pub fn set(&mut self, class: ClientClass, limit: OutputLimit) {
         self.0[class as usize] = limit;
     }
 
-    /// A line for each class, as arguments of the directive.
+    /// Returns the arguments of the directive, one line for each class.
     pub(super) fn file_lines(&self) -> Vec<Vec<u8>> {
         let line = |class: ClientClass| {
             let OutputLimit { hard_bytes, soft_bytes, soft_seconds } = self.of(class);
@@ -94,7 +95,7 @@ impl fmt::Display for OutputLimits {
     }
 }
 
-/// The shortest exact form with a unit of 1024 bytes and its powers.
+/// Returns the shortest exact form with a unit of 1024 bytes or a power of it.
 pub(super) fn memory_with_unit(bytes: u64) -> String {
     const UNITS: [(u64, &str); 3] = [(1 << 30, "gb"), (1 << 20, "mb"), (1 << 10, "kb")];
     let fits = |&(size, _): &(u64, &str)| bytes != 0 && bytes.is_multiple_of(size);

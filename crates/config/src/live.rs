@@ -1,7 +1,7 @@
 //! The settings that every request or connection reads, one atomic load each.
 //!
-//! A reader sees a change at the latest at its next request after CONFIG SET has replied. Fields are independent:
-//! loads are relaxed, and two successive ones may see different changes.
+//! After CONFIG SET has replied, a reader sees the change at its next request at the latest. Fields are independent:
+//! loads are relaxed, and two successive loads may see different changes.
 
 use std::sync::atomic::{AtomicBool, AtomicI64, AtomicU8, AtomicU64, Ordering::Relaxed};
 
@@ -9,17 +9,17 @@ use super::settings::Settings;
 use super::sync_policy::SyncPolicy;
 use super::table::DirectiveId;
 
-/// Makes the struct, its readers, and the method that fills it, from one list.
+/// Makes the struct, its readers, and the method that fills it from one list.
 macro_rules! live {
     ($($(#[$doc:meta])* $field:ident: $cell:ident<$type:ty> = $reader:ident($name:literal);)*) => {
-        /// See the module.
+        /// Settings that are read without a lock; see the module.
         #[derive(Debug, Default)]
         pub struct Live {
             $($field: $cell,)*
         }
 
         impl Live {
-            /// Takes over all values.
+            /// Stores all values.
             pub(super) fn store(&self, settings: &Settings) {
                 $(self.$field.store(settings.$reader(const { DirectiveId::of($name) }), Relaxed);)*
             }
@@ -34,65 +34,65 @@ macro_rules! live {
 }
 
 live! {
-    /// Connections at the same time.
+    /// Maximum number of simultaneous connections.
     maxclients: AtomicU64<u64> = count("maxclients");
-    /// Connections a second that one address may open, 0 for no limit.
+    /// Maximum number of connections that one address may open in a second, 0 for no limit.
     max_new_connections_per_address: AtomicU64<u64> = count("max-new-connections-per-address");
-    /// Seconds after which a silent client is closed, 0 for never.
+    /// Seconds after which an idle client is closed, 0 for never.
     timeout_seconds: AtomicU64<u64> = count("timeout");
-    /// Seconds of silence before the kernel probes, 0 for never.
+    /// Seconds of silence before the kernel sends a probe, 0 for never.
     tcp_keepalive_seconds: AtomicU64<u64> = count("tcp-keepalive");
-    /// Whether strangers are refused while there is no password.
+    /// True if remote clients are refused while there is no password.
     protected_mode: AtomicBool<bool> = is_on("protected-mode");
-    /// Whether clients have to say AUTH.
+    /// True if clients must authenticate with AUTH.
     has_password: AtomicBool<bool> = is_not_empty("requirepass");
-    /// Bytes of one argument at most.
+    /// Maximum number of bytes of one argument.
     proto_max_bulk_len: AtomicU64<u64> = bytes("proto-max-bulk-len");
-    /// Bytes of one value at most, for clients of memcached.
+    /// Maximum number of bytes of one value, for clients of memcached.
     item_size_max: AtomicU64<u64> = bytes("item-size-max");
-    /// Whether clients of memcached may flush everything.
+    /// True if clients of memcached may flush all data.
     memcached_flush_all: AtomicBool<bool> = is_on("memcached-flush-all");
-    /// Bytes of one request at most.
+    /// Maximum number of bytes of one request.
     client_query_buffer_limit: AtomicU64<u64> = bytes("client-query-buffer-limit");
-    /// Results of commands that never block that one client may wait for.
+    /// Maximum number of pending results of non-blocking commands for each client.
     client_pending_results: AtomicU64<u64> = count("client-pending-results");
-    /// Bytes of data at most, 0 for no limit.
+    /// Maximum number of bytes of data, 0 for no limit.
     maxmemory: AtomicU64<u64> = bytes("maxmemory");
-    /// How long a command may evict, from 0 to 100.
+    /// Effort that a command may spend on eviction, from 0 to 100.
     maxmemory_eviction_tenacity: AtomicU64<u64> = count("maxmemory-eviction-tenacity");
     /// Microseconds from which a command enters the slow log, -1 for never.
     slowlog_log_slower_than: AtomicI64<i64> = number("slowlog-log-slower-than");
-    /// Entries of the slow log at most.
+    /// Maximum number of entries of the slow log.
     slowlog_max_len: AtomicU64<u64> = count("slowlog-max-len");
-    /// Entries of ACL LOG at most.
+    /// Maximum number of entries of ACL LOG.
     acllog_max_len: AtomicU64<u64> = count("acllog-max-len");
-    /// Milliseconds from which an event is remembered, 0 for never.
+    /// Milliseconds from which a latency event is recorded, 0 for never.
     latency_monitor_threshold: AtomicU64<u64> = count("latency-monitor-threshold");
-    /// Milliseconds after which clients get BUSY for what a script holds, 0 for never.
+    /// Milliseconds of a script after which clients get BUSY for its locked keys, 0 for never.
     busy_reply_threshold: AtomicU64<u64> = count("busy-reply-threshold");
     /// Milliseconds after which a script is ended, 0 for never.
     script_time_limit: AtomicU64<u64> = count("script-time-limit");
-    /// Bytes that a script may take, 0 for no limit.
+    /// Maximum number of bytes that a script may use, 0 for no limit.
     script_memory_limit: AtomicU64<u64> = bytes("script-memory-limit");
-    /// Whether scripts that fail are undone.
+    /// True if changes of a failed script are rolled back.
     script_atomic: AtomicBool<bool> = is_on("script-atomic");
-    /// Whether durations are recorded by command.
+    /// True if durations are recorded for each command.
     latency_tracking: AtomicBool<bool> = is_on("latency-tracking");
-    /// Whether FLUSHALL without SYNC or ASYNC is FLUSHALL ASYNC.
+    /// True if FLUSHALL without SYNC or ASYNC means FLUSHALL ASYNC.
     lazyfree_lazy_user_flush: AtomicBool<bool> = is_on("lazyfree-lazy-user-flush");
-    /// When the log reaches the device, as a number of `SyncPolicy`.
+    /// Number of the `SyncPolicy` of the log.
     appendfsync_code: AtomicU8<u8> = sync_policy_code("appendfsync");
-    /// Replicas that have a write before it is acknowledged.
+    /// Number of replicas that must have a write before it is acknowledged.
     durability_replicas: AtomicU64<u64> = count("durability-replicas");
-    /// Whether they have it on their device.
+    /// True if replicas must have the write on their device.
     durability_replicas_logged: AtomicBool<bool> = is_on("durability-replicas-logged");
-    /// Milliseconds that a reply waits for them.
+    /// Milliseconds that a reply waits for the replicas.
     durability_replicas_timeout: AtomicU64<u64> = count("durability-replicas-timeout");
-    /// Growth of the log that has it compacted, in percent; 0 for never.
+    /// Growth of the log, in percent, that starts a compaction; 0 for never.
     log_growth_percentage: AtomicU64<u64> = count("auto-aof-rewrite-percentage");
     /// Bytes of the log below which it is not compacted.
     log_bytes_min: AtomicU64<u64> = bytes("auto-aof-rewrite-min-size");
-    /// Bytes a second that compaction may write, 0 for no limit.
+    /// Maximum number of bytes a second that compaction writes, 0 for no limit.
     compaction_bytes_per_second: AtomicU64<u64> = bytes("compaction-bytes-per-second");
 }
 
@@ -103,7 +103,7 @@ impl Live {
         live
     }
 
-    /// When the log reaches the device.
+    /// Returns the sync policy of the log.
     #[inline]
     pub fn appendfsync(&self) -> SyncPolicy {
         SyncPolicy::from_code(self.appendfsync_code())

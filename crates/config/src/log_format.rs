@@ -1,6 +1,6 @@
 //! The formats of the log.
 
-/// How a line of the log looks.
+/// Format of the log's lines.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum LogFormat {
     /// As in Redis.

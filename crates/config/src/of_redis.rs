@@ -1,5 +1,5 @@
-//! Every directive of Redis 7.2's configuration file acts, is accepted with a reason, or is refused, consistently at
-//! the start, under `--check-config` and in CONFIG SET.
+//! Tests that every directive of Redis 7.2's configuration file acts, is accepted with a reason, or is refused,
+//! consistently at the start, under `--check-config` and in CONFIG SET.
 
 use std::path::Path;
 
@@ -11,7 +11,7 @@ use super::sources::{Loaded, Sources};
 use super::table::DirectiveId;
 use super::{FileSource, file};
 
-/// `name|default|another valid value`, the values as they stand in a file.
+/// `name|default|another valid value`; the values are written as in a file.
 const DIRECTIVES: &str = include_str!("../../../tests/redis-7.2-directives.txt");
 
 struct Line {
@@ -35,7 +35,7 @@ fn load(conf: &str) -> Result<Loaded, ConfigError> {
     sources.load(&mut conf.as_bytes())
 }
 
-/// The words of a value, joined as CONFIG SET takes them.
+/// Joins the words of a value as CONFIG SET takes them.
 fn argument(name: &str, value: &str) -> Vec<u8> {
     let line = format!("{name} {value}");
     let read = file::parse(line.as_bytes(), Path::new("-")).expect("quotes");

@@ -4,18 +4,18 @@ use std::fmt;
 use std::path::Path;
 use std::sync::Arc;
 
-/// A name and what it is set to, not yet understood.
+/// A directive's name and its arguments, not parsed yet.
 #[derive(Clone, PartialEq, Eq)]
 pub struct Assignment {
     /// The name as it was written.
     pub name: Vec<u8>,
-    /// The words behind it.
+    /// Arguments.
     pub args: Vec<Vec<u8>>,
-    /// Where that was.
+    /// Source of the assignment.
     pub origin: Origin,
 }
 
-/// Where something was said.
+/// Source of an assignment.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Origin {
     /// In a line of a file; lines are counted from 1.
@@ -31,18 +31,18 @@ pub enum Origin {
     Environment,
 }
 
-/// What the name of a variable starts with if it means a directive.
+/// Prefix of variables that name directives.
 pub(super) const VARIABLE_PREFIX: &str = "TIERCE_";
 
 impl fmt::Debug for Assignment {
-    /// Without the words, which may be a password.
+    /// Omits the arguments, which may be a password.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "{self} ({} words)", self.args.len())
     }
 }
 
 impl fmt::Display for Assignment {
-    /// The place and the name, in the form in which a user would look for it.
+    /// Formats position and name, in the form in which a user would look for them.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let name = String::from_utf8_lossy(&self.name);
         match &self.origin {

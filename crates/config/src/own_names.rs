@@ -1,8 +1,7 @@
 //! Names in a data directory that belong to the server.
 
-/// Whether a file or directory of this name in a data directory is the server's, or may become so: logs and
-/// what stands beside them, spilled values, snapshots that are being written. Without regard to case, as
-/// some file systems compare names.
+/// Returns true if a file or directory with this name in a data directory belongs to the server, or may later: logs
+/// and their side files, spilled values, unfinished snapshots. Ignores case, since some file systems do.
 pub fn is_own_name(name: &[u8]) -> bool {
     let name = name.to_ascii_lowercase();
     let begins = |with: &[u8]| {

@@ -1,4 +1,4 @@
-//! The command line without passwords.
+//! The command line without its passwords.
 
 use std::ffi::OsString;
 use std::os::unix::ffi::OsStringExt;
@@ -9,18 +9,18 @@ use super::origin::{Assignment, Origin};
 use super::sources::{FileSource, Sources};
 use super::table::DirectiveId;
 
-/// A command line and variables that say what a command line with passwords has said.
+/// Command line and variables that together are equivalent to a command line with passwords.
 #[derive(Debug, PartialEq, Eq)]
 pub struct Public {
     /// The arguments, without the name of the program.
     pub arguments: Vec<OsString>,
-    /// The passwords, as variables of the environment.
+    /// Passwords, as environment variables.
     pub environment: Vec<(OsString, OsString)>,
 }
 
 impl Sources {
-    /// The same with all passwords of the command line in the environment; `None` if there are none. The environment
-    /// wins in any case: so a password that it has already is only left out.
+    /// Moves all passwords from the command line to the environment. Returns `None` if there are none. A password
+    /// that the environment already sets is only dropped, since the environment takes precedence.
     #[must_use]
     pub fn without_secrets(&self) -> Option<Public> {
         let (secret, open): (Vec<_>, Vec<_>) =
@@ -50,7 +50,7 @@ impl Sources {
     }
 }
 
-/// The directive of an argument that sets a password, and the password.
+/// Returns the directive and the password of an argument that sets one.
 fn secret_of(assignment: &Assignment) -> Option<(DirectiveId, &Vec<u8>)> {
     let id = DirectiveId::find(&assignment.name)?;
     let is_secret = id.directive().secrecy == Secrecy::Secret;
@@ -60,7 +60,7 @@ fn secret_of(assignment: &Assignment) -> Option<(DirectiveId, &Vec<u8>)> {
     }
 }
 
-/// An option as it stands on the command line.
+/// Formats an option as it stands on the command line.
 fn words(assignment: &Assignment) -> Vec<OsString> {
     let mut first = [b"--", assignment.name.as_slice()].concat();
     let mut values = assignment.args.as_slice();

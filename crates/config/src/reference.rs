@@ -1,4 +1,4 @@
-//! `docs/configuration.md`, made from the table.
+//! Generates `docs/configuration.md` from the table.
 
 use std::fmt::Write;
 
@@ -39,7 +39,7 @@ Every directive does what its description says, or is marked:
   because users may rely on their effect.
 ";
 
-/// The whole page.
+/// Returns the whole page.
 pub(super) fn page() -> String {
     let mut text = HEAD.to_owned();
     for group in Group::ALL {

@@ -1,7 +1,7 @@
 //! The configuration of a running server: CONFIG GET, SET and REWRITE.
 //!
-//! - CONFIG SET is all or nothing: values are checked, then listeners prepare for the change, and it becomes visible
-//!   only if all of them agree.
+//! - CONFIG SET is all or nothing: values are checked, then listeners prepare for the change. The change becomes
+//!   visible only if all of them agree.
 //! - Changes are serialized; readers never wait for a change in progress.
 
 use std::collections::HashSet;
@@ -21,10 +21,10 @@ use super::value::Value;
 pub struct Config {
     live: Live,
     current: RwLock<Arc<Settings>>,
-    /// Held while a change is in progress.
+    /// Locked while a change is in progress.
     watchers: Mutex<Vec<Watcher>>,
-    /// Held while the file is written. It takes as long as the disk takes, and changes must not
-    /// wait for that.
+    /// Locked while the file is written. Separate, because a write takes as long as the disk takes, and changes must
+    /// not wait for that.
     rewriting: Mutex<()>,
 }
 
@@ -34,10 +34,10 @@ struct Watcher {
     prepare: Prepare,
 }
 
-/// Prepares for settings that are about to be in force, or says why that is impossible.
+/// Prepares for new settings, or returns the reason why that is impossible.
 type Prepare = Box<dyn Fn(&Settings) -> Result<(), String> + Send + Sync>;
 
-/// Where the client is that wants a change.
+/// Location of the client that asks for a change.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Peer {
     /// On this machine: loopback, or a Unix socket.
@@ -46,18 +46,18 @@ pub enum Peer {
     Remote,
 }
 
-/// A directive that has another value now.
+/// A changed directive.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Change {
     /// The directive.
     pub id: DirectiveId,
-    /// What it was set to.
+    /// Value before the change.
     pub old: Value,
-    /// What it is set to.
+    /// Value after the change.
     pub new: Value,
 }
 
-/// Why CONFIG SET did nothing; the text is the error reply.
+/// Reason why CONFIG SET changed nothing; the text is the error reply.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum SetError {
     /// There is no such directive.
@@ -68,7 +68,7 @@ pub enum SetError {
     Refused {
         /// The directive.
         name: String,
-        /// What is wrong.
+        /// Reason for the refusal.
         reason: String,
     },
 }
@@ -84,23 +84,22 @@ impl Config {
         }
     }
 
-    /// What every request looks at.
+    /// Returns the settings that every request reads.
     #[inline]
     pub fn live(&self) -> &Live {
         &self.live
     }
 
-    /// All that is in force at this moment.
+    /// Returns all settings in force at this moment.
     pub fn settings(&self) -> Arc<Settings> {
         self.current.read().clone()
     }
 
-    /// Has `prepare` called before any of these directives changes, on the thread of CONFIG SET.
+    /// Calls `prepare` before any of these directives changes, on the thread of CONFIG SET.
     ///
-    /// It is given the new settings, while [`Self::settings`] and [`Self::live`] still show the old
-    /// ones. If it, or one called after it, says that the change is impossible, then nothing
-    /// changes, and those who had agreed are called once more with the old settings. It must not
-    /// change the configuration itself.
+    /// `prepare` gets the new settings, while [`Self::settings`] and [`Self::live`] still return the old ones. If it,
+    /// or a later listener, refuses the change, nothing changes, and the listeners that had agreed are called again
+    /// with the old settings. It must not change the configuration itself.
     pub fn on_change(
         &self,
         watched: impl IntoIterator<Item = DirectiveId>,
@@ -110,10 +109,10 @@ impl Config {
         self.watchers.lock().push(Watcher { watched, prepare: Box::new(prepare) });
     }
 
-    /// The same, and calls it now with the settings in force. No change comes between.
+    /// Like [`Self::on_change`], and calls `prepare` at once, before any further change.
     ///
     /// # Errors
-    /// What it says now; it is not called again then.
+    /// The error of this first call. The listener is not registered then.
     pub fn adopt(
         &self,
         watched: impl IntoIterator<Item = DirectiveId>,
@@ -126,10 +125,9 @@ impl Config {
         Ok(())
     }
 
-    /// CONFIG GET: names and values of all that match one of the patterns, each name once.
+    /// CONFIG GET: returns names and values of all directives that match a pattern, each name once.
     ///
-    /// A pattern finds aliases as well as names; a name without `*`, `?` or `[` is shown as it was
-    /// asked for.
+    /// A pattern also matches aliases. A name without `*`, `?` or `[` is returned as it was asked for.
     pub fn get(&self, patterns: &[&[u8]]) -> Vec<(Vec<u8>, Vec<u8>)> {
         let settings = self.settings();
         let mut seen = HashSet::new();
@@ -155,7 +153,7 @@ impl Config {
         found
     }
 
-    /// CONFIG SET: changes all or nothing, and returns what is different now.
+    /// CONFIG SET: changes all directives or none, and returns the changes.
     ///
     /// # Errors
     /// If a directive does not exist, cannot be changed, is named twice, or a value is refused.
@@ -184,8 +182,8 @@ impl Config {
         Ok(changes)
     }
 
-    /// Takes down whom the server follows, so that CONFIG GET and CONFIG REWRITE tell. Nothing is called: this is how
-    /// the role becomes known, and not how it changes.
+    /// Records the primary that the server follows, so that CONFIG GET and CONFIG REWRITE show it. No listener is
+    /// called: this only records the role and does not change it.
     pub fn set_primary(&self, primary: Option<(Vec<u8>, u16)>) {
         const PRIMARY: DirectiveId = DirectiveId::of("replicaof");
         let _watchers = self.watchers.lock();
@@ -194,14 +192,12 @@ impl Config {
         *self.current.write() = Arc::new(new);
     }
 
-    /// CONFIG REWRITE: brings the configuration file in line with what is in force. It keeps
-    /// comments, order, and every line that is still true, and waits for the disk. The users have the lines that
-    /// `users` makes, without the word `user`: when no other thread writes the file, so that the last one writes the
-    /// newest.
+    /// CONFIG REWRITE: updates the configuration file to the settings in force. It keeps comments, order, and every
+    /// line that is still correct, and waits for the disk. `users` makes the `user` lines, without that word. It is
+    /// called while no other thread writes the file, so that the last rewrite writes the newest users.
     ///
     /// # Errors
-    /// If the server was started without a file, or it cannot be written; the old file is whole
-    /// then.
+    /// If the server was started without a file, or the file cannot be written. The old file is intact then.
     pub fn rewrite(&self, users: impl FnOnce() -> Vec<Vec<u8>>) -> Result<(), RewriteError> {
         let _alone = self.rewriting.lock();
         rewrite::rewrite(&self.settings().without_those_for_one_start(), &users())
@@ -214,13 +210,13 @@ impl std::fmt::Debug for Config {
     }
 }
 
-/// Whether the value of this directive, known or not, must not appear in logs and monitors.
+/// Returns true if the value of this directive, known or not, must not appear in logs and monitors.
 pub fn is_secret(name: &[u8]) -> bool {
     DirectiveId::find(name).is_some_and(|id| id.directive().secrecy == Secrecy::Secret)
 }
 
 impl Settings {
-    /// These as the next start should find them: what was meant for one start is at its default.
+    /// Returns the settings for the next start: directives for one start only are at their defaults.
     fn without_those_for_one_start(&self) -> Self {
         let mut settings = self.clone();
         let is_meant = |id: &DirectiveId| id.directive().mutability == Mutability::ForOneStart;
@@ -230,7 +226,7 @@ impl Settings {
         settings
     }
 
-    /// Whether `enable-protected-configs` and the like allow something to a client.
+    /// Returns true if directives such as `enable-protected-configs` allow this to a client.
     pub fn allows(&self, id: DirectiveId, peer: Peer) -> bool {
         match self.word(id) {
             "yes" => true,
@@ -240,14 +236,14 @@ impl Settings {
     }
 }
 
-/// Names and aliases that patterns find, in the order of the table.
+/// Returns names and aliases that patterns find, in the order of the table.
 fn listed_names() -> impl Iterator<Item = (&'static str, DirectiveId)> {
     DirectiveId::all()
         .filter(|id| id.directive().visibility == Visibility::Listed)
         .flat_map(|id| id.directive().names().map(move |name| (name, id)))
 }
 
-/// Finds the directives of all pairs; the first pair that is wrong decides the error.
+/// Finds the directives of all pairs. The first wrong pair determines the error.
 fn find_targets(
     settings: &Settings,
     pairs: &[(&[u8], &[u8])],
@@ -282,7 +278,7 @@ fn refused(name: &[u8], reason: impl Into<String>) -> SetError {
     SetError::Refused { name: String::from_utf8_lossy(name).into_owned(), reason: reason.into() }
 }
 
-/// What differs or may differ, in the order of the pairs.
+/// Returns what differs or may differ, in the order of the pairs.
 fn changes(old: &Settings, new: &Settings, targets: &[DirectiveId]) -> Vec<Change> {
     let change =
         |&id: &DirectiveId| Change { id, old: old.value(id).clone(), new: new.value(id).clone() };
@@ -292,7 +288,7 @@ fn changes(old: &Settings, new: &Settings, targets: &[DirectiveId]) -> Vec<Chang
     targets.iter().map(change).filter(may_differ).collect()
 }
 
-/// Calls all listeners; if one refuses, those before it go back.
+/// Calls all listeners. If one refuses, the earlier ones are called again with the old settings.
 fn prepare_all(
     watchers: &[Watcher],
     old: &Settings,
@@ -305,8 +301,8 @@ fn prepare_all(
         let Some(change) = concerned else { continue };
         if let Err(reason) = (watcher.prepare)(new) {
             for watcher in prepared {
-                // What was possible a moment ago is asked for again; if it no longer is, no listener
-                // can do anything about it, and the first reason is the one to report.
+                // The old settings were possible a moment ago. If they no longer are, no listener can help, and the
+                // first reason is the one to report.
                 let _ = (watcher.prepare)(old);
             }
             return Err(refused(change.id.name().as_bytes(), reason));
@@ -331,7 +327,7 @@ mod tests {
         Config::new(Settings::default())
     }
 
-    /// Names and values alternate, separated by `|`.
+    /// Sets the pairs; names and values alternate, separated by `|`.
     fn set_from(config: &Config, pairs: &str, peer: Peer) -> Result<(), String> {
         let words: Vec<&[u8]> = pairs.split('|').map(str::as_bytes).collect();
         let pairs: Vec<(&[u8], &[u8])> =
@@ -343,7 +339,7 @@ mod tests {
         set_from(config, pairs, Peer::Local)
     }
 
-    /// Answers as `name=value`, separated by blanks.
+    /// Returns the answer as `name=value`, separated by blanks.
     fn get(config: &Config, patterns: &str) -> String {
         let patterns: Vec<&[u8]> = patterns.split(' ').map(str::as_bytes).collect();
         let show = |(name, value)| {

@@ -9,31 +9,31 @@ use super::sync_policy::SyncPolicy;
 use super::table::DirectiveId;
 use super::value::{SavePoint, Value};
 
-/// Bytes of all clients together that are always allowed: enough for some that send small requests.
+/// Memory that all clients together always get: enough for a few with small requests.
 const CLIENT_MEMORY_MIN: u64 = 128 * 1024;
 
 /// A value for every directive, each of its directive's kind.
 ///
-/// The typed readers panic if the directive is of another kind. That cannot depend on what users
-/// say: a test that reads everything once finds it.
+/// The typed readers panic if the directive is of another kind. User input cannot cause that, so a test that reads
+/// everything once finds it.
 #[derive(Clone, PartialEq)]
 pub struct Settings {
     /// In the order of the table.
     values: Vec<Value>,
-    /// The file that CONFIG REWRITE rewrites, absolute.
+    /// Absolute path of the file that CONFIG REWRITE rewrites.
     file: Option<PathBuf>,
     users: Vec<UserLine>,
     renamed_commands: Vec<RenamedCommand>,
 }
 
-/// A `user` line: a user and the rules that make it.
+/// A `user` line: a user and its rules.
 #[derive(Clone, PartialEq, Eq)]
 pub struct UserLine {
     /// The user.
     pub name: Vec<u8>,
-    /// The rules, which may hold a password.
+    /// Rules, which may contain a password.
     pub rules: Vec<Vec<u8>>,
-    /// Where the line is, for messages.
+    /// Position of the line, for messages.
     pub place: String,
 }
 
@@ -42,9 +42,9 @@ pub struct UserLine {
 pub struct RenamedCommand {
     /// The command.
     pub command: Vec<u8>,
-    /// What it is called; empty for a command that clients cannot use.
+    /// New name; empty if clients cannot use the command.
     pub name: Vec<u8>,
-    /// Where the line is, for messages.
+    /// Position of the line, for messages.
     pub place: String,
 }
 
@@ -56,8 +56,8 @@ impl Default for Settings {
 }
 
 impl Settings {
-    /// The directive that another one does not allow to have its value, and why. Neither a start nor CONFIG SET lets
-    /// such settings be in force.
+    /// Returns a directive whose value contradicts another directive, and the reason. Neither a start nor CONFIG SET
+    /// accepts such settings.
     pub(crate) fn contradiction(&self) -> Option<(DirectiveId, &'static str)> {
         const BUCKET: DirectiveId = DirectiveId::of("bucket");
         const APPENDONLY: DirectiveId = DirectiveId::of("appendonly");
@@ -72,13 +72,13 @@ impl Settings {
         None
     }
 
-    /// The value of a directive.
+    /// Returns the value of a directive.
     pub fn value(&self, id: DirectiveId) -> &Value {
         &self.values[id.index()]
     }
 
-    /// The value of the directive of that name, for tests and other places where speed and
-    /// compile-time checks do not matter.
+    /// Returns the value of the directive with this name. For tests and other code where speed and compile-time
+    /// checks do not matter.
     ///
     /// # Panics
     /// If there is no such directive.
@@ -86,7 +86,7 @@ impl Settings {
         self.value(DirectiveId::of(name))
     }
 
-    /// The file that was read, if any: absolute.
+    /// Returns the absolute path of the configuration file, if one was read.
     pub fn file(&self) -> Option<&Path> {
         self.file.as_deref()
     }
@@ -95,12 +95,12 @@ impl Settings {
         self.values[id.index()] = value;
     }
 
-    /// The users that lines of the configuration make, in their order.
+    /// Returns the users that the configuration defines, in the order of their lines.
     pub fn users(&self) -> &[UserLine] {
         &self.users
     }
 
-    /// The commands that have other names, in the order of the lines.
+    /// Returns the renamed commands, in the order of the lines.
     pub fn renamed_commands(&self) -> &[RenamedCommand] {
         &self.renamed_commands
     }
@@ -117,7 +117,7 @@ impl Settings {
         self.file = file;
     }
 
-    /// A yes or no.
+    /// Returns a yes or no.
     pub fn is_on(&self, id: DirectiveId) -> bool {
         match self.value(id) {
             Value::Bool(yes) => *yes,
@@ -125,7 +125,7 @@ impl Settings {
         }
     }
 
-    /// A number.
+    /// Returns a number.
     pub fn number(&self, id: DirectiveId) -> i64 {
         match self.value(id) {
             Value::Int(number) => *number,
@@ -133,12 +133,12 @@ impl Settings {
         }
     }
 
-    /// A number of a directive that takes no negative ones.
+    /// Returns the number of a directive that takes no negative ones.
     pub fn count(&self, id: DirectiveId) -> u64 {
         u64::try_from(self.number(id)).unwrap_or_else(|_| wrong_kind(id))
     }
 
-    /// A number of bytes.
+    /// Returns a number of bytes.
     pub fn bytes(&self, id: DirectiveId) -> u64 {
         match self.value(id) {
             Value::Memory(bytes) => *bytes,
@@ -146,7 +146,7 @@ impl Settings {
         }
     }
 
-    /// File permissions.
+    /// Returns file permissions.
     pub fn permissions(&self, id: DirectiveId) -> u32 {
         match self.value(id) {
             Value::Octal(bits) => *bits,
@@ -154,7 +154,7 @@ impl Settings {
         }
     }
 
-    /// A word out of a choice.
+    /// Returns one word of a fixed choice.
     pub fn word(&self, id: DirectiveId) -> &'static str {
         match self.value(id) {
             Value::Word(word) => word,
@@ -162,7 +162,7 @@ impl Settings {
         }
     }
 
-    /// Some words out of a choice.
+    /// Returns several words of a fixed choice.
     pub fn words(&self, id: DirectiveId) -> &[&'static str] {
         match self.value(id) {
             Value::Words(words) => words,
@@ -170,12 +170,12 @@ impl Settings {
         }
     }
 
-    /// A word that names a `SyncPolicy`, as its number.
+    /// Returns the number of the `SyncPolicy` that a word names.
     pub fn sync_policy_code(&self, id: DirectiveId) -> u8 {
         SyncPolicy::parse(self.word(id).as_bytes()).unwrap_or_else(|| wrong_kind(id)) as u8
     }
 
-    /// A text, perhaps empty.
+    /// Returns a text, which may be empty.
     pub fn text(&self, id: DirectiveId) -> &[u8] {
         match self.value(id) {
             Value::Text(text) => text,
@@ -183,12 +183,12 @@ impl Settings {
         }
     }
 
-    /// Whether a text has been given.
+    /// Returns true if the text is not empty.
     pub fn is_not_empty(&self, id: DirectiveId) -> bool {
         !self.text(id).is_empty()
     }
 
-    /// Several texts.
+    /// Returns several texts.
     pub fn list(&self, id: DirectiveId) -> &[Vec<u8>] {
         match self.value(id) {
             Value::List(texts) => texts,
@@ -196,8 +196,8 @@ impl Settings {
         }
     }
 
-    /// Bytes that all clients together may occupy, 0 for no limit. A share of `maxmemory` is none while that has none.
-    /// Never so few that an administrator could not connect to raise it, as in Redis.
+    /// Returns the memory limit of all clients together, 0 for none. A percentage means no limit while `maxmemory`
+    /// has none. As in Redis, the limit is never too low for an administrator to connect and raise it.
     pub fn client_memory_limit(&self) -> u64 {
         match self.client_memory_asked() {
             0 => 0,
@@ -218,7 +218,7 @@ impl Settings {
         }
     }
 
-    /// The save points.
+    /// Returns the save points.
     pub fn save_points(&self) -> &[SavePoint] {
         const SAVE: DirectiveId = DirectiveId::of("save");
         match self.value(SAVE) {
@@ -227,7 +227,7 @@ impl Settings {
         }
     }
 
-    /// The limits of output that waits.
+    /// Returns the limits of output buffers.
     pub fn output_limits(&self) -> OutputLimits {
         const LIMITS: DirectiveId = DirectiveId::of("client-output-buffer-limit");
         match self.value(LIMITS) {
@@ -236,7 +236,7 @@ impl Settings {
         }
     }
 
-    /// Host and port of the server to follow, if there is one.
+    /// Returns host and port of the primary to follow, if there is one.
     pub fn primary(&self) -> Option<(&[u8], u16)> {
         const PRIMARY: DirectiveId = DirectiveId::of("replicaof");
         match self.value(PRIMARY) {
@@ -245,7 +245,7 @@ impl Settings {
         }
     }
 
-    /// The percentiles that INFO shows.
+    /// Returns the percentiles that INFO shows.
     pub fn percentiles(&self) -> &[f64] {
         const PERCENTILES: DirectiveId = DirectiveId::of("latency-tracking-info-percentiles");
         match self.value(PERCENTILES) {
@@ -254,7 +254,7 @@ impl Settings {
         }
     }
 
-    /// The events to publish.
+    /// Returns the events to publish.
     pub fn events(&self) -> Events {
         const EVENTS: DirectiveId = DirectiveId::of("notify-keyspace-events");
         match self.value(EVENTS) {
@@ -268,7 +268,7 @@ fn wrong_kind(id: DirectiveId) -> ! {
     panic!("{} is of kind {:?}", id.name(), id.directive().kind)
 }
 
-/// Shows what differs from the defaults, passwords left out.
+/// Shows only values that differ from the defaults, without passwords.
 impl std::fmt::Debug for Settings {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         let mut map = f.debug_map();

@@ -17,30 +17,30 @@ use super::table::DirectiveId;
 use super::table::{FileLine, Handling};
 use super::value::Value;
 
-/// Where the configuration comes from; files are not read yet.
+/// Sources of the configuration; files are not read yet.
 #[derive(Clone, Debug, Default)]
 pub struct Sources {
     /// The configuration file.
     pub file: FileSource,
-    /// What the command line says.
+    /// Assignments of the command line.
     pub arguments: Vec<Assignment>,
-    /// What the environment says.
+    /// Assignments of the environment.
     pub environment: Vec<Assignment>,
 }
 
-/// Which file to read, if any.
+/// The file to read, if any.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub enum FileSource {
-    /// None: defaults.
+    /// No file: all defaults.
     #[default]
     None,
     /// The standard input.
     Stdin,
-    /// This file. The hint is added to the message if it cannot be read.
+    /// This file. If it cannot be read, the message ends with the hint.
     Path {
         /// Its path.
         path: PathBuf,
-        /// What the user may have meant instead.
+        /// Suggestion of what the user may have meant instead.
         hint: String,
     },
 }
@@ -48,9 +48,9 @@ pub enum FileSource {
 /// The outcome of reading all sources.
 #[derive(Clone, Debug)]
 pub struct Loaded {
-    /// What is in force.
+    /// Settings in force.
     pub settings: Settings,
-    /// What a user should hear about.
+    /// Notes for the user.
     pub notes: Vec<Note>,
 }
 
@@ -58,8 +58,8 @@ impl Sources {
     /// Reads the file and checks everything.
     ///
     /// # Errors
-    /// If a file cannot be read, a value is not valid or refused, or a file or the command line names
-    /// an unknown directive.
+    /// If a file cannot be read, a value is invalid or refused, or a file or the command line names an unknown
+    /// directive.
     pub fn load(&self, stdin: &mut dyn Read) -> Result<Loaded, ConfigError> {
         let (lines, path) = self.file.read(stdin)?;
         let (mut loading, mut errors) = (Loading::new(), Vec::new());
@@ -73,7 +73,7 @@ impl Sources {
 }
 
 impl FileSource {
-    /// The assignments of the file, and its absolute path if CONFIG REWRITE can rewrite it.
+    /// Returns the assignments of the file, and its absolute path if CONFIG REWRITE can rewrite it.
     fn read(
         &self,
         stdin: &mut dyn Read,
@@ -103,7 +103,7 @@ fn with_hint(error: ConfigError, named: &Path, more: &str) -> ConfigError {
 const APPENDONLY: DirectiveId = DirectiveId::of("appendonly");
 const SAVE: DirectiveId = DirectiveId::of("save");
 
-/// The save points of a file with these settings that does not name any.
+/// Returns the save points of a file that does not set any but has these settings.
 pub(super) fn implied_save_points(settings: &Settings) -> Value {
     let directive = SAVE.directive();
     match directive.redis_default.filter(|_| !settings.is_on(APPENDONLY)) {
@@ -112,7 +112,7 @@ pub(super) fn implied_save_points(settings: &Settings) -> Value {
     }
 }
 
-/// What the directives of a file alone would set; other lines do not count.
+/// Returns the settings from the directives of a file alone. Other lines are ignored.
 ///
 /// # Errors
 /// If a value is not valid.
@@ -127,16 +127,16 @@ pub(super) fn settings_of(lines: &[Assignment]) -> Result<Settings, ConfigError>
     Ok(loading.settings)
 }
 
-/// The state while sources are applied one after the other.
+/// State while the sources are applied one after the other.
 struct Loading {
     settings: Settings,
-    /// Who spoke last about each directive.
+    /// Last assignment of each directive.
     said: Vec<Option<Assignment>>,
-    /// A file has switched the log off.
+    /// True if a file has turned the log off.
     file_keeps_no_log: bool,
-    /// Lines that must not be there, and why.
+    /// Lines that are refused, and the reason.
     refused_lines: Vec<(Assignment, &'static str)>,
-    /// The first line that makes a user.
+    /// First line that defines a user.
     first_user: Option<Assignment>,
     notes: Vec<Note>,
 }
@@ -154,7 +154,7 @@ impl Loading {
         }
     }
 
-    /// A mistake does not keep the others from being found.
+    /// Applies a source. Continues after a mistake, so that all mistakes are found.
     fn apply(&mut self, source: &[Assignment], errors: &mut Vec<ConfigError>) {
         let mut earlier = Vec::new();
         for assignment in source {
@@ -224,7 +224,7 @@ impl Loading {
         }
     }
 
-    /// Everyone on this machine can read the command line, and a variable holds one user at most.
+    /// Takes a user from a file, or without a password from the command line, which everyone can read.
     fn take_user(&mut self, assignment: Assignment) -> Result<(), ConfigError> {
         let place = assignment.to_string();
         let has_password =
@@ -250,8 +250,8 @@ impl Loading {
         Ok(())
     }
 
-    /// The environment may have such a name for another reason. In a file it may be a password or a
-    /// limit, misspelled.
+    /// Handles an unknown name. In the environment it gets a note, as it may exist for another reason. In a file it
+    /// is an error, as it may be a misspelled password or limit.
     fn unknown(&mut self, assignment: &Assignment) -> Result<(), ConfigError> {
         match assignment.origin {
             Origin::Argument => {
@@ -268,8 +268,8 @@ impl Loading {
         }
     }
 
-    /// Adds what a file means without saying it. Redis takes snapshots where it is told to keep no log:
-    /// nothing else would keep the data.
+    /// Adds settings that a file implies. Redis takes snapshots if its log is turned off, because nothing else would
+    /// keep the data.
     fn imply(&mut self) {
         let keeps_no_log = self.file_keeps_no_log && !self.settings.is_on(APPENDONLY);
         if keeps_no_log && self.said[SAVE.index()].is_none() {
@@ -287,7 +287,7 @@ impl Loading {
             objections.extend(assignment.clone().zip(objection));
         }
         if let Some((id, why)) = self.settings.contradiction() {
-            // Its value is not the default, so somebody said it.
+            // The value is not the default, so some source has set it.
             objections.extend(self.said[id.index()].clone().map(|assignment| (assignment, why)));
         }
         if !objections.is_empty() {
@@ -308,8 +308,8 @@ impl Loading {
     }
 }
 
-/// Kubernetes describes a service called tierce to every pod in variables that start with our
-/// prefix; `TIERCE_PORT=tcp://10.0.0.1:6379` would stop the server for no fault of the user.
+/// Returns true for a variable of Kubernetes. It describes a service called tierce to every pod in variables with our
+/// prefix. `TIERCE_PORT=tcp://10.0.0.1:6379` would otherwise prevent the start.
 fn is_service_link(id: DirectiveId, assignment: &Assignment) -> bool {
     const PORT: DirectiveId = DirectiveId::of("port");
     let link = |arg: &Vec<u8>| arg.starts_with(b"tcp://") || arg.starts_with(b"udp://");
@@ -325,7 +325,7 @@ mod tests {
     use std::ffi::OsString;
     use tierce_harness::TempDir;
 
-    /// Loads what the three sources say: `conf` as standard input, the others separated by blanks.
+    /// Loads three sources: `conf` as standard input; `args` are separated by blanks.
     fn load(conf: &str, args: &str, env: &[(&str, &str)]) -> Result<Loaded, String> {
         let args = args.split(' ').filter(|arg| !arg.is_empty());
         // Two single quotes stand for an empty argument, as in a shell.

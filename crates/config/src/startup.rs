@@ -1,4 +1,4 @@
-//! The settings read once at the start, in the types that the start needs.
+//! Settings that are read once at the start, in types for the start.
 
 use std::ffi::OsStr;
 use std::io;
@@ -11,14 +11,14 @@ use super::log_format::LogFormat;
 use super::settings::Settings;
 use super::table::DirectiveId;
 
-/// What the server does before it serves the first client.
+/// Settings that the server needs before it serves the first client.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Startup {
     /// Worker threads.
     pub threads: NonZeroUsize,
-    /// Parts of the key space, a power of two; `None` leaves it to the key space.
+    /// Number of shards, a power of two; `None` leaves it to the key space.
     pub shards: Option<NonZeroUsize>,
-    /// Databases for SELECT.
+    /// Number of databases.
     pub databases: usize,
     /// Addresses for TCP.
     pub bind: Vec<BindAddress>,
@@ -28,31 +28,31 @@ pub struct Startup {
     pub tls_port: u16,
     /// TCP port of the protocols of memcached, 0 for none.
     pub memcached_port: u16,
-    /// The same for encrypted connections.
+    /// TCP port of these protocols for encrypted connections, 0 for none.
     pub memcached_tls_port: u16,
-    /// Path of a Unix socket for these.
+    /// Path of a Unix socket for the protocols of memcached.
     pub memcached_unixsocket: Option<PathBuf>,
-    /// The database these see.
+    /// Database of clients of memcached.
     pub memcached_database: usize,
     /// TCP port of the protocol of PedroKV, 0 for none.
     pub pedrokv_port: u16,
-    /// The same for encrypted connections.
+    /// TCP port of that protocol for encrypted connections, 0 for none.
     pub pedrokv_tls_port: u16,
-    /// Path of a Unix socket for it.
+    /// Path of a Unix socket for the protocol of PedroKV.
     pub pedrokv_unixsocket: Option<PathBuf>,
-    /// Whether that port may be open to other machines.
+    /// True if the port of PedroKV may be open to other machines.
     pub pedrokv_remote: bool,
-    /// The database it sees.
+    /// Database of clients of PedroKV.
     pub pedrokv_database: usize,
-    /// Connections that may wait to be accepted, on each socket.
+    /// Length of the accept queue of each socket.
     pub tcp_backlog: u32,
     /// Path of a Unix socket.
     pub unixsocket: Option<PathBuf>,
-    /// Permissions of the Unix socket; `None` leaves it to its owner.
+    /// Permissions of the Unix socket; `None` leaves them to the process umask.
     pub unixsocket_permissions: Option<u32>,
-    /// Directory of the data, absolute.
+    /// Absolute path of the data directory.
     pub dir: PathBuf,
-    /// File to log into; `None` is the standard output.
+    /// Log file; `None` for standard output.
     pub logfile: Option<PathBuf>,
     /// File for the process id.
     pub pidfile: Option<PathBuf>,
@@ -60,15 +60,14 @@ pub struct Startup {
 
 const ACLFILE: DirectiveId = DirectiveId::of("aclfile");
 
-/// Workers for a machine of so many cores: one core is left to the kernel's network work and to the
-/// threads beside the workers, at least one worker is there. Why stands in
-/// `docs/decisions/0006-one-core-left-free.md`.
+/// Returns the number of workers for a machine with so many cores. One core is left to the kernel's network work and
+/// to the other threads; there is at least one worker. `docs/decisions/0006-one-core-left-free.md` gives the reason.
 fn workers_for(cores: NonZeroUsize) -> NonZeroUsize {
     NonZeroUsize::new(cores.get() - 1).unwrap_or(NonZeroUsize::MIN)
 }
 
 impl Settings {
-    /// What the start needs; without a given number of threads, `cores` decides.
+    /// Returns the settings for the start. Without a configured number of threads, `cores` determines it.
     pub fn startup(&self, cores: NonZeroUsize) -> Startup {
         Startup {
             threads: self.size(const { DirectiveId::of("threads") }).unwrap_or(workers_for(cores)),
@@ -101,7 +100,7 @@ impl Settings {
         }
     }
 
-    /// The addresses for TCP. They may change at run time.
+    /// Returns the addresses for TCP. They may change at run time.
     pub fn bind(&self) -> Vec<BindAddress> {
         self.list(const { DirectiveId::of("bind") })
             .iter()
@@ -109,7 +108,7 @@ impl Settings {
             .collect()
     }
 
-    /// All files that directives name and the server writes or reads, and the configuration itself.
+    /// Returns all files that directives name, and the configuration file itself.
     pub fn named_files(&self) -> Vec<(&'static str, PathBuf)> {
         const NAMES: [(&str, DirectiveId); 6] = [
             ("logfile", DirectiveId::of("logfile")),
@@ -124,62 +123,62 @@ impl Settings {
         file.into_iter().chain(named).collect()
     }
 
-    /// The directory of the data, absolute. It may change at run time.
+    /// Returns the absolute path of the data directory. It may change at run time.
     pub fn dir(&self) -> PathBuf {
         self.path(const { DirectiveId::of("dir") }).unwrap_or_default()
     }
 
-    /// The file to log into, if not the standard output.
+    /// Returns the log file, or `None` for standard output.
     pub fn logfile(&self) -> Option<PathBuf> {
         self.path(const { DirectiveId::of("logfile") })
     }
 
-    /// The TCP port, 0 for none. It may change at run time.
+    /// Returns the TCP port, 0 for none. It may change at run time.
     pub fn port(&self) -> u16 {
         self.count(const { DirectiveId::of("port") }) as u16
     }
 
-    /// The TCP port of the protocols of memcached, 0 for none. It may change at run time.
+    /// Returns the TCP port of the protocols of memcached, 0 for none. It may change at run time.
     pub fn memcached_port(&self) -> u16 {
         self.count(const { DirectiveId::of("memcached-port") }) as u16
     }
 
-    /// The TCP port of the protocol of PedroKV, 0 for none. It may change at run time.
+    /// Returns the TCP port of the protocol of PedroKV, 0 for none. It may change at run time.
     pub fn pedrokv_port(&self) -> u16 {
         self.count(const { DirectiveId::of("pedrokv-port") }) as u16
     }
 
-    /// The TCP port for encrypted connections that speak the Redis protocol, 0 for none. It may change at run time.
+    /// Returns the TCP port for encrypted Redis connections, 0 for none. It may change at run time.
     pub fn tls_port(&self) -> u16 {
         self.count(const { DirectiveId::of("tls-port") }) as u16
     }
 
-    /// The same for the protocols of memcached.
+    /// Returns the TCP port for encrypted memcached connections, 0 for none. It may change at run time.
     pub fn memcached_tls_port(&self) -> u16 {
         self.count(const { DirectiveId::of("memcached-tls-port") }) as u16
     }
 
-    /// The same for the protocol of PedroKV.
+    /// Returns the TCP port for encrypted PedroKV connections, 0 for none. It may change at run time.
     pub fn pedrokv_tls_port(&self) -> u16 {
         self.count(const { DirectiveId::of("pedrokv-tls-port") }) as u16
     }
 
-    /// Whether the port for PedroKV may be open to other machines.
+    /// Returns true if the port of PedroKV may be open to other machines.
     pub fn pedrokv_remote(&self) -> bool {
         self.is_on(const { DirectiveId::of("pedrokv-remote") })
     }
 
-    /// The file with the users, if they have one of their own.
+    /// Returns the ACL file, if there is one.
     pub fn acl_file(&self) -> Option<PathBuf> {
         self.path(ACLFILE)
     }
 
-    /// Whether a new user may use all channels. It may change at run time.
+    /// Returns true if a new user may use all channels. It may change at run time.
     pub fn gives_channels(&self) -> bool {
         self.word(const { DirectiveId::of("acl-pubsub-default") }) == "allchannels"
     }
 
-    /// How much to log. It may change at run time.
+    /// Returns the log level. It may change at run time.
     pub fn log_level(&self) -> LogLevel {
         match self.word(const { DirectiveId::of("loglevel") }) {
             "debug" => LogLevel::Debug,
@@ -190,7 +189,7 @@ impl Settings {
         }
     }
 
-    /// How a line of the log looks. It may change at run time.
+    /// Returns the format of log lines. It may change at run time.
     pub fn log_format(&self) -> LogFormat {
         match self.word(const { DirectiveId::of("log-format") }) {
             "json" => LogFormat::Json,
@@ -198,7 +197,7 @@ impl Settings {
         }
     }
 
-    /// The password of the default user, if there is one. It may change at run time.
+    /// Returns the password of the default user, if there is one. It may change at run time.
     pub fn password(&self) -> Option<&[u8]> {
         Some(self.text(const { DirectiveId::of("requirepass") })).filter(|text| !text.is_empty())
     }
@@ -207,23 +206,23 @@ impl Settings {
         NonZeroUsize::new(self.count(id) as usize)
     }
 
-    /// The file or directory that a directive names, if it does.
+    /// Returns the file or directory that a directive names, or `None` if it is empty.
     pub fn path(&self, id: DirectiveId) -> Option<PathBuf> {
         let text = self.text(id);
         (!text.is_empty()).then(|| PathBuf::from(OsStr::from_bytes(text)))
     }
 }
 
-/// How much to log; each level includes the ones behind it.
+/// Log level. Each level includes the ones after it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum LogLevel {
-    /// All that may help to find a fault.
+    /// Details that may help to find a fault.
     Debug,
     /// Connections and the like.
     Verbose,
-    /// What an operator wants to see.
+    /// Events that an operator wants to see.
     Notice,
-    /// What an operator has to see.
+    /// Events that an operator has to see.
     Warning,
     /// Nothing.
     Nothing,
@@ -232,13 +231,13 @@ pub enum LogLevel {
 /// One address of `bind`.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct BindAddress {
-    /// Where to listen.
+    /// Host or wildcard to listen on.
     pub host: BindHost,
-    /// Whether the server starts without it if the address does not exist.
+    /// True if the server starts without this address when it does not exist.
     pub optional: bool,
 }
 
-/// Where to listen.
+/// Host or wildcard to listen on.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum BindHost {
     /// `*`: every IPv4 address.
@@ -263,10 +262,10 @@ impl BindAddress {
         Self { host, optional }
     }
 
-    /// The socket address to listen on; a host name is looked up.
+    /// Returns the socket address to listen on. Looks up a host name.
     ///
     /// # Errors
-    /// If there is no host of that name.
+    /// If there is no host with that name.
     pub fn resolve(&self, port: u16) -> io::Result<SocketAddr> {
         let ip = match &self.host {
             BindHost::AnyV4 => IpAddr::V4(Ipv4Addr::UNSPECIFIED),

@@ -1,8 +1,8 @@
 //! Suggestions for unknown names.
 
-/// The name most like `wrong`, if any is like it at all: about a third of it may be different.
+/// Returns the most similar name. About a third of `wrong` may be different.
 pub(super) fn suggest<'a>(wrong: &[u8], names: impl Iterator<Item = &'a str>) -> Option<&'a str> {
-    /// Typing errors in names as long as that do not occur, and the comparison takes quadratic time.
+    /// Longest name to compare. Longer ones are not typing errors, and the comparison takes quadratic time.
     const LEN_MAX: usize = 64;
     if wrong.len() > LEN_MAX {
         return None;

@@ -3,19 +3,19 @@
 /// The values of `appendfsync`, and of `CLIENT DURABILITY`.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub enum SyncPolicy {
-    /// When the operating system has it; the device gets it when the kernel likes.
+    /// Acknowledged when the operating system has it. The kernel flushes it at any time.
     No,
-    /// When the operating system has it; the device gets it within a second.
+    /// Acknowledged when the operating system has it. It is on the device within a second.
     #[default]
     EverySecond,
-    /// When the device has it.
+    /// Acknowledged when the write is on the device.
     Always,
-    /// When the log in a bucket has it, and the same for all that a read has seen.
+    /// Acknowledged when the log in a bucket has it. A read waits for the writes that it saw.
     Bucket,
 }
 
 impl SyncPolicy {
-    /// From the word users say.
+    /// Parses the word that users write.
     pub fn parse(word: &[u8]) -> Option<Self> {
         match word.to_ascii_lowercase().as_slice() {
             b"no" => Some(Self::No),
@@ -26,7 +26,7 @@ impl SyncPolicy {
         }
     }
 
-    /// Back from `policy as u8`.
+    /// Inverse of `policy as u8`.
     ///
     /// # Panics
     /// When no policy has this number.
@@ -37,7 +37,7 @@ impl SyncPolicy {
             .expect("the number of a policy")
     }
 
-    /// The word users say.
+    /// Returns the word that users write.
     pub fn name(self) -> &'static str {
         match self {
             Self::No => "no",

@@ -1,11 +1,11 @@
-//! A checked value of a directive, and its two spellings: for CONFIG GET and in a file.
+//! A checked value of a directive, and its text for CONFIG GET and for a file.
 
 use tierce_wire::words::quote;
 
 use super::events::Events;
 use super::limits::{OutputLimits, memory_with_unit};
 
-/// What a directive is set to. Which variant it is follows from the directive's kind.
+/// Value of a directive. The directive's kind determines the variant.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Value {
     /// `yes` or `no`.
@@ -18,29 +18,29 @@ pub enum Value {
     Memory(u64),
     /// A share of `maxmemory`, in percent.
     Percent(u32),
-    /// One word out of a fixed choice.
+    /// One word of a fixed choice.
     Word(&'static str),
-    /// Several words out of a fixed choice.
+    /// Several words of a fixed choice.
     Words(Vec<&'static str>),
     /// Any bytes: a name, a path, a password.
     Text(Vec<u8>),
-    /// Several texts, none of which holds a blank.
+    /// Several texts without blanks.
     List(Vec<Vec<u8>>),
-    /// When to take a snapshot; none means never.
+    /// Save points; none means no snapshots.
     SavePoints(Vec<SavePoint>),
-    /// How much output may wait for a client, by class of client.
+    /// Limits of output buffers, by class of client.
     OutputLimits(OutputLimits),
     /// The kernel's out-of-memory scores for the server, a replica, and background work.
     OomScores([i32; 3]),
-    /// Which percentiles INFO shows, each between 0 and 100.
+    /// Percentiles that INFO shows, each between 0 and 100.
     Percentiles(Vec<f64>),
-    /// Which events are published.
+    /// Events that are published.
     Events(Events),
-    /// Host and port of the server to replicate from.
+    /// Host and port of the primary to replicate from.
     Primary(Option<(Vec<u8>, u16)>),
 }
 
-/// A snapshot is due after `seconds`, once there were `changes`.
+/// A snapshot is due after `seconds` if there were `changes`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct SavePoint {
     /// Age of the last snapshot, at least 1.
@@ -50,7 +50,7 @@ pub struct SavePoint {
 }
 
 impl Value {
-    /// The text that CONFIG GET shows.
+    /// Returns the text that CONFIG GET shows.
     pub fn text(&self) -> Vec<u8> {
         match self {
             Self::Bool(yes) => yes_or_no(*yes).into(),
@@ -82,8 +82,8 @@ impl Value {
         }
     }
 
-    /// The arguments that follow the directive's name in a configuration file, one element a line
-    /// and at least one.
+    /// Returns the arguments after the directive's name in a configuration file. Each element is
+    /// one line; there is at least one.
     pub fn file_lines(&self) -> Vec<Vec<u8>> {
         match self {
             Self::Memory(bytes) => vec![memory_with_unit(*bytes).into()],
@@ -105,7 +105,7 @@ impl Value {
         }
     }
 
-    /// What two lines of one source mean together: save points add up, all else is replaced.
+    /// Merges two lines of one source: save points accumulate, all other values are replaced.
     pub(super) fn followed_by(&self, next: Self) -> Self {
         match (self, next) {
             (Self::SavePoints(points), Self::SavePoints(more)) if !more.is_empty() => {
@@ -122,7 +122,7 @@ impl std::fmt::Display for SavePoint {
     }
 }
 
-/// Words behind each other, in quotes where they need them.
+/// Joins words, quoted where necessary.
 fn join_quoted<'a>(words: impl Iterator<Item = &'a Vec<u8>>) -> Vec<u8> {
     let plain = |byte: &u8| byte.is_ascii_graphic() && !b"\"'\\".contains(byte);
     let quoted = |word: &Vec<u8>| match !word.is_empty() && word.iter().all(plain) {
@@ -136,7 +136,7 @@ fn yes_or_no(yes: bool) -> &'static str {
     if yes { "yes" } else { "no" }
 }
 
-/// At most six decimals, as C's `%f` writes them, without the zeros at the end.
+/// Formats with at most six decimals, like C's `%f`, without trailing zeros.
 fn percentile_text(percentile: f64) -> String {
     let text = format!("{percentile:.6}");
     text.trim_end_matches('0').trim_end_matches('.').to_owned()

@@ -1,4 +1,4 @@
-//! A configuration file is understood as a whole: every kind of value, and every name.
+//! Tests a whole configuration file with every kind of value and every name.
 
 use std::io;
 use std::path::{Path, PathBuf};

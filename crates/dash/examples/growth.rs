@@ -1,9 +1,9 @@
-//! Grows tables to ten million entries, checks that none is lost, and prints what it cost.
+//! Grows tables to ten million entries, checks that none is lost, and prints the cost.
 //!
 //! `cargo run --release -p tierce-dash --example growth`
 //!
-//! Entries are 8-byte numbers whose hash is computed from themselves, unless it says otherwise.
-//! Lookups and removals go in an order unrelated to that of insertion, and each figure contains the
+//! Entries are 8-byte numbers whose hash is computed from the number, unless noted otherwise.
+//! Lookups and removals use an order unrelated to that of insertion. Each figure includes the
 //! computation of the hash and of that order, about 3 ns.
 
 use std::hint::black_box;
@@ -13,13 +13,13 @@ use tierce_dash::{EntryHash, Snapshot, Table, prefetch_read};
 const SIZES: [u64; 10] =
     [14, 100, 300, 1_000, 3_000, 10_000, 100_000, 1_000_000, 3_000_000, 10_000_000];
 
-/// Operations at each size, at least.
+/// Minimum number of operations at each size.
 const OPERATIONS_MIN: u64 = 2_000_000;
 
 /// Lookups that are prefetched together.
 const BATCH: u64 = 16;
 
-/// Runs of which the best counts: other programs only ever make a run worse.
+/// Number of runs, of which the best counts: other programs only ever slow a run down.
 const RUNS: u32 = 2;
 
 fn main() {
@@ -46,13 +46,13 @@ fn grow(size: u64) -> Table<u64> {
     table
 }
 
-/// The `n`-th of a sequence that visits all numbers below `size` in a scattered order, again and
-/// again: the step is a prime larger than any size.
+/// Returns the `n`-th of a sequence that visits all numbers below `size` in a scattered order,
+/// again and again: the step is a prime larger than any size.
 fn scattered(n: u64, size: u64) -> u64 {
     n.wrapping_mul(1_000_000_007) % size
 }
 
-/// Nanoseconds an operation takes, in the best of several runs.
+/// Returns the nanoseconds per operation, in the best of several runs.
 fn best_nanos(operations: u64, mut run: impl FnMut() -> Duration) -> f64 {
     let best = (0..RUNS).map(|_| run()).min().expect("there is a run");
     best.as_nanos() as f64 / operations as f64
@@ -64,7 +64,7 @@ fn time(run: impl FnOnce()) -> Duration {
     start.elapsed()
 }
 
-/// A line for each size: a new table is grown to it, so that "insert" contains all growth on the
+/// Prints a line for each size. A new table is grown to it, so "insert" includes all growth on the
 /// way; "worst" is the slowest single insert.
 fn costs_by_size() {
     println!(
@@ -97,7 +97,8 @@ fn costs_by_size() {
     }
 }
 
-/// The runs are alike, insert by insert: of each insert the best run counts, then the worst insert.
+/// Returns the time of the worst insert. The runs repeat the same inserts, and of each insert the
+/// best run counts.
 fn worst_insert_us(size: u64) -> f64 {
     let mut best = vec![Duration::MAX; size as usize];
     for _ in 0..RUNS {
@@ -138,7 +139,8 @@ fn removal(size: u64, tables: u64) -> f64 {
     best_nanos(size * tables.min(1000), run)
 }
 
-/// The range of bytes per entry within each doubling of the size: no valleys anywhere.
+/// Prints the range of bytes per entry within each doubling of the size, to show that no size is
+/// wasteful.
 fn memory_within_doublings() {
     println!("\n{:>22} {:>22}", "entries", "bytes/entry (min-max)");
     let mut table = Table::new();
@@ -157,7 +159,7 @@ fn memory_within_doublings() {
     }
 }
 
-/// Records of a cache line; entries are their numbers, and a hash costs a cache miss.
+/// Records of a cache line; entries are their indices, and computing a hash costs a cache miss.
 type Records = [[u64; 8]];
 
 struct Unannounced<'a>(&'a Records);
@@ -199,7 +201,7 @@ fn insert_nanos(size: u64, hasher: &impl EntryHash<u64>) -> f64 {
     })
 }
 
-/// A snapshot that goes on by a bucket at every sixth write to a random place.
+/// Measures a snapshot that advances by a bucket at every sixth write to a random entry.
 fn snapshot_while_writing() {
     let size = 1_000_000;
     let table = grow(size);

@@ -3,7 +3,7 @@
 //! | offset | size | field |
 //! |---|---|---|
 //! | 0 | 14 | one fingerprint for each slot, 0 for a vacant one |
-//! | 14 | 2 | `marks`, little-endian: bits 0-13 say which slots are [`Origin::Displaced`], bits 14-15 count entries that overflowed from this bucket into the stash |
+//! | 14 | 2 | `marks`, little-endian: bits 0-13 [`Origin::Displaced`] slots, bits 14-15 overflow count |
 //! | 16 | 14 x size of an entry | the slots |
 //!
 //! With 8-byte entries that makes 128 bytes, two cache lines.
@@ -11,8 +11,8 @@
 //! Invariants:
 //! - A slot is initialized exactly when its fingerprint is not 0.
 //! - A displaced bit is set only for an occupied slot.
-//! - The overflow count is exact up to 2; 3 means "three or more" and never falls again, because
-//!   what has saturated cannot be counted down. Rebuilding the segment starts afresh.
+//! - The overflow count, the number of this bucket's entries in the stash, is exact up to 2; 3 means "three or more"
+//!   and never falls again, because a saturated count cannot be decremented. Rebuilding the segment resets it.
 //!
 //! A bucket does not drop its entries by itself; its owner takes them out.
 
@@ -29,7 +29,7 @@ const OVERFLOW_MAX: u16 = 3;
 pub(crate) struct Fingerprint(u8);
 
 impl Fingerprint {
-    /// Of a hash in a segment at `depth`.
+    /// Returns the fingerprint of a hash in a segment at `depth`.
     #[inline(always)]
     pub(crate) fn of(hash: u64, depth: u32) -> Self {
         Self(unit_fingerprint(hash, depth).max(1))
@@ -41,7 +41,7 @@ impl Fingerprint {
     }
 }
 
-/// Whether an entry lives in its home bucket or was pushed into the one after it.
+/// Says if an entry is in its home bucket or was displaced into the next one.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum Origin {
     /// The bucket is the entry's home, or it is a stash bucket, where origins do not matter.
@@ -80,10 +80,10 @@ impl Iterator for SlotSet {
     }
 }
 
-/// See the head of this file.
+/// A bucket; see the head of this file.
 ///
-/// The header's two parts are fields of their own, so that reading the marks is a plain load; taken
-/// out of one array they would reach the register of the vector compare by way of the stack.
+/// The header's two parts are separate fields, so that reading the marks is a plain load. As parts of one array they
+/// would pass through the stack on their way to the vector register.
 #[repr(C, align(64))]
 pub(crate) struct Bucket<T> {
     fingerprints: [u8; SLOTS],
@@ -99,36 +99,36 @@ const _: () = assert!(
 const _: () = assert!(size_of::<Bucket<u64>>() == 128 && align_of::<Bucket<u64>>() == 64);
 
 impl<T> Bucket<T> {
-    /// Makes the memory behind `bucket` a bucket without entries.
+    /// Initializes the memory at `bucket` as a bucket without entries.
     ///
     /// # Safety
     /// `bucket` is valid for writes and aligned for `Bucket<T>`.
     #[inline]
     pub(crate) unsafe fn init(bucket: *mut Self) {
-        // SAFETY: the caller vouches for `bucket`. Writing the header suffices: with all
-        // fingerprints 0 every slot counts as uninitialized, which `MaybeUninit` permits.
+        // SAFETY: the caller guarantees that `bucket` is valid. Writing the header suffices: with all fingerprints 0
+        // every slot counts as uninitialized, which `MaybeUninit` permits.
         unsafe { bucket.cast::<Group>().write(Group([0; 16])) };
     }
 
-    /// All slots that hold an entry.
+    /// Returns all slots that hold an entry.
     #[inline]
     pub(crate) fn occupied(&self) -> SlotSet {
         SlotSet(!match_byte(self.header(), 0) & ALL_SLOTS)
     }
 
-    /// All slots that hold an entry of this origin.
+    /// Returns all slots that hold an entry of this origin.
     #[inline]
     pub(crate) fn occupied_by(&self, origin: Origin) -> SlotSet {
         SlotSet(self.occupied().0 & self.slots_of(origin))
     }
 
-    /// Whether [`Bucket::put`] would refuse.
+    /// Returns true if [`Bucket::put`] would refuse.
     #[inline]
     pub(crate) fn is_full(&self) -> bool {
         self.vacant() == SlotSet::EMPTY
     }
 
-    /// The first entry of this origin and fingerprint that satisfies `eq`, and its slot.
+    /// Returns the first entry of this origin and fingerprint that satisfies `eq`, and its slot.
     #[inline(always)]
     pub(crate) fn find(
         &self,
@@ -149,7 +149,7 @@ impl<T> Bucket<T> {
         None
     }
 
-    /// The entry in `slot`.
+    /// Returns the entry in `slot`.
     ///
     /// # Panics
     /// If the slot is vacant.
@@ -160,19 +160,19 @@ impl<T> Bucket<T> {
         unsafe { self.slots[slot].assume_init_ref() }
     }
 
-    /// Whether the entry in `slot` is at home in the bucket before this one.
+    /// Returns true if the home of the entry in `slot` is the bucket before this one.
     #[inline]
     pub(crate) fn is_displaced(&self, slot: usize) -> bool {
         SlotSet(self.marks & ALL_SLOTS).contains(slot)
     }
 
-    /// The fingerprint of `slot`, if that holds an entry.
+    /// Returns the fingerprint in `slot`, which is 0 if the slot is vacant.
     #[inline]
     pub(crate) fn fingerprint(&self, slot: usize) -> Fingerprint {
         Fingerprint(self.fingerprints[slot])
     }
 
-    /// The entry in `slot`, to change it in place; its hash has to stay the same.
+    /// Returns the entry in `slot`, to change it in place; its hash must stay the same.
     ///
     /// # Panics
     /// If the slot is vacant.
@@ -190,11 +190,11 @@ impl<T> Bucket<T> {
     #[inline(always)]
     pub(crate) unsafe fn entry_mut_unchecked(&mut self, slot: usize) -> &mut T {
         debug_assert!(self.occupied().contains(slot));
-        // SAFETY: the caller vouches that the slot is occupied, hence below `SLOTS` and initialized.
+        // SAFETY: the caller guarantees that the slot is occupied, hence below `SLOTS` and initialized.
         unsafe { self.slots.get_unchecked_mut(slot).assume_init_mut() }
     }
 
-    /// All entries, to change them in place; their hashes have to stay the same.
+    /// Returns all entries, to change them in place; their hashes must stay the same.
     #[inline]
     pub(crate) fn entries_mut(&mut self) -> impl Iterator<Item = &mut T> {
         let occupied = self.occupied();
@@ -205,8 +205,7 @@ impl<T> Bucket<T> {
         })
     }
 
-    /// Stores an entry in the first vacant slot and returns it, or gives the entry back when there
-    /// is none.
+    /// Stores an entry in the first vacant slot and returns the slot, or returns the entry if there is no vacant slot.
     #[inline]
     pub(crate) fn put(
         &mut self,
@@ -223,8 +222,8 @@ impl<T> Bucket<T> {
         Ok(slot)
     }
 
-    /// Stores an entry in a slot that the caller knows to be vacant, in an entry's home bucket. For
-    /// filling a new bucket from the first slot on: unlike [`Bucket::put`] it does not search.
+    /// Stores an entry of this home bucket in a slot that the caller knows to be vacant. For filling a new bucket from
+    /// the first slot on: unlike [`Bucket::put`] it does not search.
     ///
     /// # Panics
     /// If the slot is occupied.
@@ -249,13 +248,13 @@ impl<T> Bucket<T> {
         (fingerprint, unsafe { self.slots[slot].assume_init_read() })
     }
 
-    /// Whether the stash may hold entries that are at home in this bucket.
+    /// Returns true if the stash may hold entries whose home is this bucket.
     #[inline(always)]
     pub(crate) fn has_overflowed(&self) -> bool {
         self.marks >> OVERFLOW_SHIFT != 0
     }
 
-    /// Entries of this bucket in the stash; 3 says nothing definite.
+    /// Returns the number of this bucket's entries in the stash; 3 means three or more.
     #[cfg(test)]
     pub(crate) fn overflow(&self) -> u16 {
         self.marks >> OVERFLOW_SHIFT
@@ -283,7 +282,7 @@ impl<T> Bucket<T> {
         SlotSet(match_byte(self.header(), fingerprint.0) & self.slots_of(origin))
     }
 
-    /// Slots that would hold an entry of this origin if they were occupied.
+    /// Returns the slots that hold an entry of this origin if they are occupied.
     #[inline(always)]
     fn slots_of(&self, origin: Origin) -> u16 {
         match origin {
@@ -292,8 +291,8 @@ impl<T> Bucket<T> {
         }
     }
 
-    /// Looks at one byte instead of comparing all: a vector load would have to wait for the byte that
-    /// was just stored, because processors forward stores only to loads that they cover.
+    /// Panics if the slot is vacant. It reads one byte instead of comparing all: a vector load would have to wait for
+    /// the byte just stored, because processors forward a store only to a load that it covers.
     #[inline(always)]
     fn assert_occupied(&self, slot: usize) {
         assert!(slot < SLOTS && self.fingerprints[slot] != 0, "slot {slot} is vacant");
@@ -304,7 +303,7 @@ impl<T> Bucket<T> {
         SlotSet(match_byte(self.header(), 0) & ALL_SLOTS)
     }
 
-    /// The fingerprints, and behind them the marks, which never count as matches.
+    /// Returns the fingerprints, and after them the marks, which never count as matches.
     #[inline(always)]
     fn header(&self) -> &Group {
         // SAFETY: a bucket begins with 14 bytes of fingerprints and 2 bytes of marks, all of them
@@ -352,8 +351,8 @@ mod tests {
         assert_eq!(bucket.matching(Fingerprint::of(0, 0), Origin::Native).count(), 1);
     }
 
-    /// The marks lie behind the fingerprints in the same 16 bytes: they must never be taken for
-    /// fingerprints, whatever they are.
+    /// The marks are after the fingerprints in the same 16 bytes: they must never count as fingerprints, whatever
+    /// their value.
     #[test]
     fn marks_are_not_matched() {
         let mut bucket = empty();

@@ -1,23 +1,22 @@
 //! The directory: an array of `2^bits` slots that maps the leading bits of a hash to a segment.
 //!
-//! A segment of depth `d` covers `2^(bits - d)` neighbouring slots. A slot is not a pointer to the
-//! segment's description but a copy of it, 16 bytes, so that a lookup goes from the slot straight
-//! to the bucket.
+//! A segment of depth `d` covers `2^(bits - d)` neighbouring slots. A slot is not a pointer to the segment's
+//! description but a copy of it, 16 bytes, so that a lookup goes from the slot straight to the bucket.
 //!
 //! Invariants:
 //! - There are `2^bits` slots, or none at all.
-//! - Slots that a segment covers are aliases of the first of them. Only the first one's `len` is
-//!   kept up to date, and only through the first one the segment is changed, moved out or dropped;
-//!   when it changes in anything but its entries and `len`, the aliases are written anew.
+//! - Slots that a segment covers are aliases of the first of them. Only the first one's `len` is kept up to date, and
+//!   the segment is changed, moved out or dropped only through the first one. When it changes in anything but its
+//!   entries and `len`, the aliases are rewritten.
 //! - `deepest` is the number of segments with depth `bits`; it is 0 only when there are no slots.
-//! - `segment_bytes` is the sum of what the segments have allocated.
+//! - `segment_bytes` is the sum of the segments' allocations.
 
 use crate::segment::Segment;
 use core::mem::ManuallyDrop;
 
-/// There are at least this many entries for each directory slot when the directory is doubled: it
-/// never costs more than a byte an entry. Evenly distributed hashes lead to 300 and more; skewed
-/// ones would otherwise drive the directory to any size.
+/// Minimum number of entries per directory slot when the directory is doubled, so that it never costs more than a byte
+/// per entry. Evenly distributed hashes give 300 and more; skewed ones would otherwise let the directory grow without
+/// limit.
 const ENTRIES_PER_SLOT_MIN: usize = 16;
 
 pub(crate) struct Directory<T> {
@@ -27,31 +26,31 @@ pub(crate) struct Directory<T> {
     segment_bytes: usize,
 }
 
-/// The first of the slots that a segment covers; stays valid until the directory is changed.
+/// The first of the slots that a segment covers; valid until the directory is changed.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
 pub(crate) struct FirstSlot(usize);
 
 impl<T> Directory<T> {
-    /// A directory without a segment, which allocates nothing.
+    /// Creates a directory without a segment, which allocates nothing.
     pub(crate) const fn new() -> Self {
         Self { slots: Vec::new(), bits: 0, deepest: 0, segment_bytes: 0 }
     }
 
-    /// The segment of a hash, for lookups only: its `len` may be out of date.
+    /// Returns the segment of a hash, for lookups only: its `len` may be out of date.
     #[inline(always)]
     pub(crate) fn get(&self, hash: u64) -> Option<&Segment<T>> {
-        // The bounds check doubles as the question whether there is a segment at all.
+        // The bounds check also covers the case of no segment at all.
         self.slots.get(self.slot_of(hash)).map(|slot| &**slot)
     }
 
-    /// The same to change an entry in place: any slot of a segment leads to its buckets.
+    /// As [`Directory::get`], to change an entry in place: any slot of a segment gives its buckets.
     #[inline(always)]
     pub(crate) fn get_mut(&mut self, hash: u64) -> Option<&mut Segment<T>> {
         let slot = self.slot_of(hash);
         self.slots.get_mut(slot).map(|slot| &mut **slot)
     }
 
-    /// The first slot of the segment of a hash.
+    /// Returns the first slot of the segment of a hash.
     #[inline]
     pub(crate) fn first_slot(&self, hash: u64) -> Option<FirstSlot> {
         let index = self.slot_of(hash);
@@ -59,21 +58,21 @@ impl<T> Directory<T> {
         Some(FirstSlot(index & !(covered - 1)))
     }
 
-    /// The segment that begins at `first`.
+    /// Returns the segment that begins at `first`.
     #[inline]
     pub(crate) fn segment(&self, first: FirstSlot) -> &Segment<T> {
         &self.slots[first.0]
     }
 
-    /// The segment that begins at `first`, to change its entries; what it has allocated stays as it
-    /// is. See [`Directory::replace`] for more.
+    /// Returns the segment that begins at `first`, to change its entries; its allocation stays the same. See
+    /// [`Directory::replace`] for other changes.
     #[inline]
     pub(crate) fn entries_mut(&mut self, first: FirstSlot) -> &mut Segment<T> {
         &mut self.slots[first.0]
     }
 
-    /// Replaces the segment that begins at `first` by what `change` makes of it: one of the same
-    /// depth. A panic in `change` aborts the process.
+    /// Replaces the segment that begins at `first` by the result of `change`, a segment of the same depth. A panic in
+    /// `change` aborts the process.
     pub(crate) fn replace(
         &mut self,
         first: FirstSlot,
@@ -96,14 +95,14 @@ impl<T> Directory<T> {
         self.deepest = 1;
     }
 
-    /// Whether the segment that begins at `first` can be split, in a table of `len` entries.
+    /// Returns true if the segment that begins at `first` can be split, in a table of `len` entries.
     pub(crate) fn may_split(&self, first: FirstSlot, len: usize) -> bool {
         self.segment(first).depth() < self.bits
             || self.slots.len() * 2 * ENTRIES_PER_SLOT_MIN <= len
     }
 
-    /// Replaces the segment that begins at `first` by what `split` makes of it: two segments that
-    /// are one deeper. A panic in `split` aborts the process.
+    /// Replaces the segment that begins at `first` by the results of `split`: two segments that are one deeper. A
+    /// panic in `split` aborts the process.
     pub(crate) fn split(
         &mut self,
         first: FirstSlot,
@@ -126,8 +125,8 @@ impl<T> Directory<T> {
         core::mem::forget(abort_on_panic);
     }
 
-    /// The segment that begins at `first` and its sibling, the other half of what one bit less would
-    /// not tell apart, in the order of the axis; `None` if that half is not a single segment.
+    /// Returns the segment that begins at `first` and its sibling, which differs only in the last bit of the prefix,
+    /// in the order of the axis; `None` if that half is not a single segment.
     pub(crate) fn siblings(&self, first: FirstSlot) -> Option<[FirstSlot; 2]> {
         let segment = self.segment(first);
         let covered = self.covered_by(segment);
@@ -137,8 +136,8 @@ impl<T> Directory<T> {
         are_single.then_some(siblings)
     }
 
-    /// Replaces two [`Directory::siblings`] by what `merge` makes of them: one segment of one less
-    /// depth. Returns where that begins. A panic in `merge` aborts the process.
+    /// Replaces two [`Directory::siblings`] by the result of `merge`: a segment of one less depth. Returns its first
+    /// slot. A panic in `merge` aborts the process.
     pub(crate) fn merge(
         &mut self,
         siblings: [FirstSlot; 2],
@@ -158,7 +157,7 @@ impl<T> Directory<T> {
         FirstSlot(first.0 >> self.halve_while_possible())
     }
 
-    /// All segments in the order of the axis.
+    /// Returns all segments in the order of the axis.
     pub(crate) fn segments(&self) -> Segments<'_, T> {
         Segments { directory: self, next: 0 }
     }
@@ -181,13 +180,13 @@ impl<T> Directory<T> {
         segments
     }
 
-    /// The bare slots, for checks.
+    /// Returns the bare slots, for checks.
     #[cfg(test)]
     pub(crate) fn slots(&self) -> &[ManuallyDrop<Segment<T>>] {
         &self.slots
     }
 
-    /// Bytes of slots and segments.
+    /// Returns the bytes of slots and segments.
     #[inline]
     pub(crate) fn memory_bytes(&self) -> usize {
         self.slots.capacity() * size_of::<Segment<T>>() + self.segment_bytes
@@ -195,7 +194,7 @@ impl<T> Directory<T> {
 
     #[inline(always)]
     fn slot_of(&self, hash: u64) -> usize {
-        // In two steps, because `bits` may be 0 and a shift by 64 is none.
+        // In two steps, because `bits` may be 0 and a shift by 64 is invalid.
         (hash >> 1 >> (63 - self.bits)) as usize
     }
 
@@ -204,8 +203,8 @@ impl<T> Directory<T> {
         1 << (self.bits - segment.depth())
     }
 
-    /// Moves a segment out. Its slots must not be read before one or several others are put there,
-    /// which [`AbortOnPanic`] has to ensure.
+    /// Moves a segment out. Its slots must not be read before one or several others are put there, which
+    /// [`AbortOnPanic`] has to ensure.
     fn take(&mut self, first: FirstSlot) -> Segment<T> {
         self.segment_bytes -= self.segment(first).memory_bytes();
         // SAFETY: `first` is the first slot of its segment, through which it may be moved out. The
@@ -213,14 +212,14 @@ impl<T> Directory<T> {
         unsafe { ManuallyDrop::take(&mut self.slots[first.0]) }
     }
 
-    /// Puts a segment into all the slots that it covers, from which the former one was taken.
+    /// Puts a segment into all the slots that it covers, from which the old one was taken.
     fn put(&mut self, first: FirstSlot, segment: Segment<T>) {
         self.segment_bytes += segment.memory_bytes();
         let covered = self.covered_by(&segment);
         self.slots[first.0] = ManuallyDrop::new(segment);
         for slot in first.0 + 1..first.0 + covered {
-            // SAFETY: an alias for a slot that the segment covers. The invariants of the directory
-            // keep to the contract of `alias`, and access to slots follows access to the directory.
+            // SAFETY: an alias for a slot that the segment covers. The invariants of the directory satisfy the
+            // contract of `alias`, and access to slots follows access to the directory.
             self.slots[slot] = unsafe { self.slots[first.0].alias() };
         }
     }
@@ -228,8 +227,7 @@ impl<T> Directory<T> {
     fn double(&mut self) {
         let mut doubled = Vec::with_capacity(self.slots.len() * 2);
         for segment in self.slots.drain(..) {
-            // SAFETY: as in `put`. The first of a segment's slots becomes the first of
-            // twice as many.
+            // SAFETY: as in `put`. The first of a segment's slots becomes the first of twice as many.
             let alias = unsafe { segment.alias() };
             doubled.push(segment);
             doubled.push(alias);
@@ -239,13 +237,13 @@ impl<T> Directory<T> {
         self.deepest = 0;
     }
 
-    /// Halves the directory as long as no segment needs its last bit; returns how often.
+    /// Halves the directory as long as no segment needs its last bit. Returns the number of halvings.
     fn halve_while_possible(&mut self) -> u32 {
         let bits_before = self.bits;
         while self.deepest == 0 && self.bits > 0 {
             self.bits -= 1;
-            // An even slot is the first of its segment if any of the pair is: each segment covers
-            // two slots at least.
+            // An even slot is the first of its segment if either of the pair is: each segment covers at least two
+            // slots.
             let mut index = 0;
             self.slots.retain(|_| {
                 index += 1;
@@ -281,8 +279,7 @@ impl<T> Drop for Directory<T> {
     }
 }
 
-/// Turns a panic into an abort where a segment has been moved out of its slot: unwinding would let
-/// a reader see the slot.
+/// Turns a panic into an abort while a segment is moved out of its slot: unwinding would let a reader see the slot.
 struct AbortOnPanic;
 
 impl Drop for AbortOnPanic {

@@ -1,5 +1,5 @@
-//! What the heads of `bucket`, `segment` and `directory` promise, checked from the inside after
-//! every step of random histories.
+//! Checks the invariants of `bucket`, `segment` and `directory` from the inside after every step of
+//! random histories.
 
 use crate::bucket::Origin;
 use crate::directory::Directory;
@@ -8,7 +8,7 @@ use crate::segment::Segment;
 use crate::table::Table;
 use proptest::prelude::*;
 
-/// Entries are numbers; this scatters them.
+/// Hash of an entry, which is a number.
 fn hash(number: &u64) -> u64 {
     let first = (number ^ number >> 32).wrapping_mul(0xD6E8_FEB8_6659_FD93);
     let second = (first ^ first >> 32).wrapping_mul(0xD6E8_FEB8_6659_FD93);
@@ -124,8 +124,8 @@ proptest! {
     }
 }
 
-/// What the sizes and the stash were chosen for: see `docs/decisions/0001-index-geometry.md`. Run
-/// with `--nocapture` for the table there.
+/// Checks the fill that the sizes and the stash were chosen for: see
+/// `docs/decisions/0001-index-geometry.md`. Run with `--nocapture` for the table there.
 #[test]
 fn segments_are_well_filled_when_they_refuse() {
     let trials = if cfg!(miri) { 1 } else { 100 };
@@ -146,7 +146,7 @@ fn segments_are_well_filled_when_they_refuse() {
     }
 }
 
-/// The share of slots that are occupied when a segment first refuses an entry.
+/// Returns the fraction of occupied slots when a segment first refuses an entry.
 fn fill_until_refused(buckets: usize, seed: u32) -> f64 {
     let mut segment = Segment::new(buckets, 0);
     let numbers = (u64::from(seed) << 32)..;

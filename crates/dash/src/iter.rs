@@ -1,4 +1,4 @@
-//! Going through all entries at once, by reference or by value.
+//! Iteration over all entries at once, by reference or by value.
 
 use crate::bucket::SlotSet;
 use crate::directory::Segments;
@@ -8,14 +8,14 @@ use crate::table::Table;
 use core::iter::FusedIterator;
 
 impl<T> Table<T> {
-    /// All entries, roughly in the order of the axis. To go through a table that changes in between
-    /// there is [`Table::scan`].
+    /// Returns all entries, roughly in the order of the axis. For a table that changes in between, use
+    /// [`Table::scan`].
     pub fn iter(&self) -> Iter<'_, T> {
         Iter { segments: self.segments(), entries: None, left: self.len() }
     }
 
-    /// Like [`Table::iter`], and has entries fetched before they are shown
-    /// ([`EntryHash::prefetch_to_visit`]), which pays when what is behind them is spread over memory.
+    /// As [`Table::iter`], but prefetches entries before they are returned ([`EntryHash::prefetch_to_visit`]), which
+    /// pays if the memory behind them is scattered.
     pub fn iter_ahead<H: EntryHash<T>>(&self, hasher: H) -> IterAhead<'_, T, H> {
         let (mut entries, left) = (self.iter(), self.len());
         let ahead = std::array::from_fn(|_| {
@@ -53,16 +53,16 @@ impl<'a, T> Iterator for Iter<'a, T> {
 impl<T> ExactSizeIterator for Iter<'_, T> {}
 impl<T> FusedIterator for Iter<'_, T> {}
 
-/// As many entries are being fetched at once: about what a core has buffers for.
+/// Number of entries that are prefetched at once: about the number of fill buffers of a core.
 const AHEAD: usize = 12;
 
 /// Iterator over the entries of a table; see [`Table::iter_ahead`].
 pub struct IterAhead<'a, T, H> {
     entries: Iter<'a, T>,
     hasher: H,
-    /// A ring of entries that were announced; nothing behind the last of all.
+    /// A ring of announced entries; `None` after the last one.
     ahead: [Option<&'a T>; AHEAD],
-    /// The one to be shown next.
+    /// Index of the next one to be returned.
     at: usize,
     left: usize,
 }
@@ -132,8 +132,8 @@ impl<T> IntoIterator for Table<T> {
     type Item = T;
     type IntoIter = IntoIter<T>;
 
-    /// All entries by value. Those that are not taken are dropped with the iterator, segment by
-    /// segment, and memory is freed as the iterator proceeds.
+    /// Returns all entries by value. Entries that are not taken are dropped with the iterator, segment by segment, and
+    /// memory is freed as the iterator proceeds.
     fn into_iter(self) -> IntoIter<T> {
         let left = self.len();
         IntoIter { segments: self.into_segments().into_iter(), entries: None, left }

@@ -1,22 +1,21 @@
 //! In-memory index: extendible hashing in segments with SIMD fingerprints.
 //!
-//! A [`Table`] maps a 64-bit hash, handed in by the caller, to entries of one type, typically an
-//! 8-byte tagged pointer to the caller's own record. It knows neither keys nor how they are
-//! compared: lookups take a closure, and whatever moves entries takes an [`EntryHash`].
+//! A [`Table`] maps a 64-bit hash, computed by the caller, to entries of one type, typically an 8-byte tagged pointer
+//! to the caller's own record. It knows neither keys nor their comparison: lookups take a closure, and operations that
+//! move entries take an [`EntryHash`].
 //!
-//! What it guarantees:
+//! Guarantees:
 //!
-//! - No operation ever touches the whole table. The worst insert rebuilds one segment (at most a
-//!   thousand entries, some ten microseconds) and doubles the directory (16 bytes per segment).
-//! - Memory follows the number of entries in both directions: while a table grows, 9.2 to 12.3 bytes
-//!   per 8-byte entry from 33 entries on. An empty table owns nothing. `memory_bytes` is exact.
-//! - Entries are ordered by their hash. A scan cursor is a point on that axis and stays valid
-//!   under any growth and shrinking: see [`Table::scan`]. A [`Snapshot`] of the table as it was at
-//!   one moment rests on the same order.
+//! - No operation ever touches the whole table. The worst insert rebuilds one segment (at most a thousand entries,
+//!   some ten microseconds) and doubles the directory (16 bytes per segment).
+//! - Memory follows the number of entries in both directions: while a table grows, 9.2 to 12.3 bytes per 8-byte entry
+//!   from 33 entries on. An empty table owns nothing. `memory_bytes` is exact.
+//! - Entries are ordered by their hash. A scan cursor is a point on that axis and stays valid under any growth and
+//!   shrinking: see [`Table::scan`]. A [`Snapshot`] of the table as of one moment relies on the same order.
 //!
-//! What it asks for: hashes whose upper 48 bits are evenly distributed and not under an
-//! adversary's control; the lower 16 are not looked at. Skewed hashes cost speed, never
-//! correctness. Nothing here locks; a `Table` is `Send` and `Sync` as far as its entries are.
+//! Requirements: hashes whose upper 48 bits are evenly distributed and not under an adversary's control; the lower 16
+//! are not used. Skewed hashes cost speed, never correctness. Nothing here locks; a `Table` is `Send` and `Sync` as
+//! far as its entries are.
 //!
 //! ```
 //! use tierce_dash::Table;
@@ -45,8 +44,8 @@
 //! assert_eq!(seen, table.len());
 //! ```
 
-// In reading order: the 16 bytes that are matched at once, the bucket around them, where a hash
-// belongs, the segment of buckets, the directory of segments, and what the user sees.
+// In reading order: the 16 bytes that are matched at once, the bucket around them, the placement of hashes, the
+// segment of buckets, the directory of segments, and the public interface.
 mod group;
 
 mod bucket;

@@ -1,8 +1,8 @@
 //! Asking the processor for a cache line ahead of its use.
 
-/// Begins to fetch the cache line of `address` for reading; a hint without any other effect.
+/// Prefetches the cache line of `address` for reading; a hint without any other effect.
 ///
-/// Any address will do, also a dangling one: a prefetch never faults and reads nothing that the
+/// Any address is valid, even a dangling one: a prefetch never faults and reads nothing that the
 /// program could see.
 #[inline(always)]
 pub fn prefetch_read<T>(address: *const T) {

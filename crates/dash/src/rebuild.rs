@@ -1,16 +1,16 @@
-//! Making new segments out of old ones: the only place where entries move in numbers.
+//! Rebuilds segments: the only place where many entries move.
 //!
-//! Where entries are to go is computed first, while the old segments are whole, and entries are moved
-//! after that. So none of the caller's code runs while entries are on the move, and a panic in it finds
-//! the table as it was. What happens here neither fails nor panics, short of memory running out.
+//! The destinations of entries are computed first, while the old segments are whole, and entries are moved after that.
+//! So none of the caller's code runs while entries move, and a panic in it leaves the table unchanged. The code here
+//! neither fails nor panics, unless memory runs out.
 
 use crate::bucket::Fingerprint;
 use crate::geometry::SLOTS;
 use crate::geometry::{SEGMENT_BUCKETS_MAX, size_for};
 use crate::segment::Segment;
 
-/// The segment with another number of buckets, of which `homes` are those of
-/// [`Segment::homes_among`]. Fingerprints stay what they are.
+/// Returns the segment with another number of buckets; `homes` are those of [`Segment::homes_among`]. Fingerprints
+/// stay the same.
 pub(crate) fn resize<T>(segment: Segment<T>, homes: &[u8], buckets: usize) -> Segment<T> {
     assert_eq!(segment.len(), homes.len());
     let mut resized = Filler::new(buckets, segment.depth());
@@ -20,8 +20,7 @@ pub(crate) fn resize<T>(segment: Segment<T>, homes: &[u8], buckets: usize) -> Se
     resized.finish()
 }
 
-/// Two segments, each for half of the positions, of the sizes that fit. `hashes` are those of
-/// [`Segment::hashes`].
+/// Returns two segments, each for half of the positions, of suitable sizes. `hashes` are those of [`Segment::hashes`].
 pub(crate) fn split<T>(segment: Segment<T>, hashes: &[u64]) -> [Segment<T>; 2] {
     let depth = segment.depth();
     let is_upper = |hash: u64| (hash << depth) >> (u64::BITS - 1) == 1;
@@ -34,7 +33,7 @@ pub(crate) fn split<T>(segment: Segment<T>, hashes: &[u64]) -> [Segment<T>; 2] {
     halves.map(Filler::finish)
 }
 
-/// One segment for two siblings, of the size that fits.
+/// Merges two siblings into one segment of a suitable size.
 pub(crate) fn merge<T>(halves: [Segment<T>; 2], hashes: &[Vec<u64>; 2]) -> Segment<T> {
     let len = halves.iter().map(Segment::len).sum();
     let mut merged = Filler::new(size_for(len), halves[0].depth() - 1);
@@ -49,8 +48,8 @@ fn for_each_with_hash<T>(segment: Segment<T>, hashes: &[u64], mut each: impl FnM
     hashes.iter().zip(segment.drain()).for_each(|(hash, (_, entry))| each(*hash, entry));
 }
 
-/// Fills a new segment: first everything goes home, without a search, because counting suffices to
-/// know the vacant slots; what finds its home full is placed at the end.
+/// Fills a new segment. First entries go to their homes, without a search, because counting suffices to know the
+/// vacant slots; entries whose home is full are placed at the end.
 struct Filler<T> {
     segment: Segment<T>,
     filled: [u8; SEGMENT_BUCKETS_MAX],

@@ -1,20 +1,19 @@
-//! A segment: home buckets in the order of the axis, and behind them a stash.
+//! A segment: home buckets in the order of the axis, followed by a stash.
 //!
-//! An entry lives in its home bucket, or in the bucket after it (the last home's neighbour is the
-//! first), or in the stash. It goes to the first of these that has room; when home and neighbour are
-//! full, room in the neighbour is made by pushing entries that are at home there one bucket
-//! further. So a lookup reads the home's and the neighbour's header, and the stash only when the
-//! home says that something of its own went there.
+//! An entry is in its home bucket, or in the bucket after it (the last home's neighbour is the first), or in the
+//! stash. It goes to the first of these that has room. If home and neighbour are full, room in the neighbour is made
+//! by displacing entries whose home it is by one bucket. So a lookup reads the headers of home and neighbour, and the
+//! stash only if the home's count says that one of its entries went there.
 //!
 //! Invariants:
 //! - `buckets` points to `homes + stash` initialized buckets, allocated with the layout of that
 //!   array, and belongs to this segment alone (but see [`Segment::alias`]).
 //! - `homes` is at least 1 and at most [`SEGMENT_BUCKETS_MAX`].
-//! - An entry is `Native` in its home bucket or in any stash bucket, `Displaced` in the bucket
-//!   after its home, and nowhere else. Its home counts it when it is in the stash.
+//! - An entry is `Native` in its home bucket or in any stash bucket, `Displaced` in the bucket after its home, and
+//!   nowhere else. Its home counts it if it is in the stash.
 //! - `len` is the number of occupied slots.
 //!
-//! This file allocates and indexes the array; the slots themselves are the bucket's business.
+//! This file allocates and indexes the array; the bucket manages its slots.
 
 use crate::bucket::{Bucket, Fingerprint, Origin, SlotSet};
 use crate::geometry::SLOTS;
@@ -27,12 +26,12 @@ use core::ops::Range;
 use core::ptr::NonNull;
 use std::alloc::{Layout, alloc, dealloc, handle_alloc_error, realloc};
 
-/// How far entries are pushed along to make room for one. A fourth step would raise the load at
-/// which a full-size segment splits by less than one percent.
+/// Maximum number of displacement steps to make room for an entry. A fourth step would raise the load at which a
+/// full-size segment splits by less than one percent.
 const DISPLACE_STEPS_MAX: usize = 3;
 
-/// Sixteen bytes, so that four directory slots share a cache line and hold all that a lookup needs
-/// to find the bucket.
+/// Sixteen bytes, so that four directory slots share a cache line and contain everything that a lookup needs to find
+/// the bucket.
 pub(crate) struct Segment<T> {
     buckets: NonNull<Bucket<T>>,
     len: u32,
@@ -45,13 +44,13 @@ pub(crate) struct Segment<T> {
 const _: () = assert!(size_of::<Segment<u64>>() == 16);
 const _: () = assert!(SEGMENT_BUCKETS_MAX <= u8::MAX as usize);
 
-// SAFETY: a segment owns its buckets and the entries in them, like a `Vec<T>`: sending it sends
-// the entries. `alias` copies are confined by its contract.
+// SAFETY: a segment owns its buckets and the entries in them, like a `Vec<T>`: sending it sends the entries. The
+// contract of `alias` confines its copies.
 unsafe impl<T: Send> Send for Segment<T> {}
-// SAFETY: `&Segment<T>` gives out `&T` only, and changes nothing.
+// SAFETY: `&Segment<T>` returns `&T` only, and changes nothing.
 unsafe impl<T: Sync> Sync for Segment<T> {}
 
-/// Where an entry is; valid until its segment is changed.
+/// Location of an entry; valid until its segment is changed.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) struct Location {
     bucket: usize,
@@ -59,7 +58,7 @@ pub(crate) struct Location {
 }
 
 impl<T> Segment<T> {
-    /// A segment without entries, of `buckets` buckets, for the hashes that share `depth` bits.
+    /// Creates an empty segment of `buckets` buckets, for the hashes that share `depth` bits.
     pub(crate) fn new(buckets: usize, depth: u32) -> Self {
         assert!((1..=SEGMENT_BUCKETS_MAX).contains(&buckets));
         let stash = stash_of(buckets);
@@ -83,49 +82,48 @@ impl<T> Segment<T> {
         }
     }
 
-    /// A second handle to the same buckets, for the other directory slots of this segment.
+    /// Returns a second handle to the same buckets, for the other directory slots of this segment.
     ///
     /// # Safety
-    /// The copy must not be used after this segment has been changed in anything but its entries,
-    /// nor dropped; and copies must be used like references to one segment: either any number of
-    /// them shared, or a single one exclusively.
+    /// The copy must not be used after this segment has been changed in anything but its entries, nor dropped. Copies
+    /// must be used like references to one segment: either any number of them shared, or a single one exclusively.
     pub(crate) unsafe fn alias(&self) -> ManuallyDrop<Self> {
-        // SAFETY: a bitwise copy of plain fields; the caller keeps the two from owning twice.
+        // SAFETY: a bitwise copy of plain fields; the caller ensures that only one of the two owns.
         ManuallyDrop::new(unsafe { core::ptr::read(self) })
     }
 
-    /// Whether the other handle leads to the same buckets in the same way.
+    /// Returns true if the other handle is a copy with the same fields.
     #[cfg(test)]
     pub(crate) fn is_alias(&self, other: &Self) -> bool {
         self.buckets == other.buckets
             && (self.homes, self.stash, self.depth) == (other.homes, other.stash, other.depth)
     }
 
-    /// Number of entries; kept up to date in the handle through which they are changed.
+    /// Returns the number of entries; kept up to date in the handle through which they are changed.
     #[inline(always)]
     pub(crate) fn len(&self) -> usize {
         self.len as usize
     }
 
-    /// Leading bits that the hashes in this segment have in common.
+    /// Returns the number of leading bits that the hashes in this segment have in common.
     #[inline(always)]
     pub(crate) fn depth(&self) -> u32 {
         u32::from(self.depth)
     }
 
-    /// Home buckets and stash.
+    /// Returns the number of home buckets and stash buckets.
     #[inline(always)]
     pub(crate) fn bucket_count(&self) -> usize {
         usize::from(self.homes) + usize::from(self.stash)
     }
 
-    /// Bytes this segment has allocated.
+    /// Returns the bytes this segment has allocated.
     pub(crate) fn memory_bytes(&self) -> usize {
         self.bucket_count() * size_of::<Bucket<T>>()
     }
 
-    /// Begins to fetch what [`Segment::locate`] will read for this hash: the lines of the home
-    /// bucket, and the neighbour's header.
+    /// Prefetches the memory that [`Segment::locate`] will read for this hash: the lines of the home bucket, and the
+    /// neighbour's header.
     #[inline(always)]
     pub(crate) fn prefetch(&self, hash: u64) {
         let home = self.home(hash);
@@ -169,7 +167,7 @@ impl<T> Segment<T> {
         })
     }
 
-    /// Like [`Segment::locate`], to change the entry in place. Its hash has to stay the same.
+    /// As [`Segment::locate`], to change the entry in place. Its hash must stay the same.
     #[inline(always)]
     pub(crate) fn locate_mut(&mut self, hash: u64, eq: impl FnMut(&T) -> bool) -> Option<&mut T> {
         let (location, _) = self.locate(hash, eq)?;
@@ -178,7 +176,7 @@ impl<T> Segment<T> {
         Some(unsafe { bucket.entry_mut_unchecked(location.slot) })
     }
 
-    /// The entry at a location that this segment has returned since it was last changed.
+    /// Returns the entry at a location that this segment has returned since it was last changed.
     #[inline]
     pub(crate) fn entry_mut(&mut self, location: Location) -> &mut T {
         assert!(location.bucket < self.bucket_count());
@@ -198,13 +196,13 @@ impl<T> Segment<T> {
         Some(entry)
     }
 
-    /// Stores an entry, or gives it back when this segment has no place for it.
+    /// Stores an entry, or returns it if this segment has no room for it.
     #[inline]
     pub(crate) fn place(&mut self, hash: u64, entry: T) -> Result<Location, T> {
         self.place_at(self.home(hash), self.fingerprint(hash), entry)
     }
 
-    /// The same for an entry with known home and fingerprint.
+    /// As [`Segment::place`], for an entry with known home and fingerprint.
     #[inline]
     fn place_at(&mut self, home: usize, fingerprint: Fingerprint, entry: T) -> Result<Location, T> {
         let placed = match self.bucket_mut(home).put(fingerprint, Origin::Native, entry) {
@@ -234,11 +232,11 @@ impl<T> Segment<T> {
         self.place_in_stash(home, fingerprint, entry)
     }
 
-    /// Pushes one native entry from each of a few full buckets, beginning with the one after
-    /// `home`, into the bucket that follows, when the last of them has room.
+    /// Displaces one native entry from each of a few full buckets, beginning with the one after `home`, into the next
+    /// bucket, if the last of them has room.
     fn make_room(&mut self, home: usize) {
         let first = self.after(home);
-        // All headers that the way may lead to, so that they are not waited for one after the other.
+        // Prefetches all headers that may be needed, so that the misses overlap.
         let mut ahead = first;
         for _ in 0..DISPLACE_STEPS_MAX {
             ahead = self.after(ahead);
@@ -248,12 +246,12 @@ impl<T> Segment<T> {
         for step in 0..DISPLACE_STEPS_MAX {
             let next = self.after(full[step]);
             let can_push = self.bucket(full[step]).occupied_by(Origin::Native).first().is_some();
-            // The way round a small segment leads back to `home`, which is full.
+            // In a small segment the path leads back to `home`, which is full.
             if !can_push || next == home {
                 return;
             }
             if !self.bucket(next).is_full() {
-                // From the far end, so that each push finds the room that the one before it made.
+                // From the far end, so that each displacement uses the room that the one before it made.
                 full[..=step].iter().rev().for_each(|bucket| self.push_on(*bucket));
                 return;
             }
@@ -279,8 +277,7 @@ impl<T> Segment<T> {
         fingerprint: Fingerprint,
         entry: T,
     ) -> Result<Location, T> {
-        // Skewed hashes make stashes long; room is likeliest at the end, where `extend_stash` has
-        // made it.
+        // Skewed hashes make stashes long; room is likeliest at the end, where `extend_stash` has added it.
         let roomy = self.stash().rev().find(|bucket| !self.bucket(*bucket).is_full());
         let Some(bucket) = roomy else { return Err(entry) };
         let slot = self.bucket_mut(bucket).put(fingerprint, Origin::Native, entry)?;
@@ -305,7 +302,7 @@ impl<T> Segment<T> {
         self.len += 1;
     }
 
-    /// Stores an entry whatever it takes.
+    /// Stores an entry, and extends the stash if necessary.
     pub(crate) fn place_extending(&mut self, home: usize, fingerprint: Fingerprint, entry: T) {
         assert!(home < usize::from(self.homes));
         if let Err(entry) = self.place_at(home, fingerprint, entry) {
@@ -315,8 +312,8 @@ impl<T> Segment<T> {
         }
     }
 
-    /// Lengthens the stash by at least a bucket. This is how a segment copes with hashes that no
-    /// number of home buckets could tell apart: correct at any number, but searched one by one.
+    /// Extends the stash by at least a bucket. A segment does this for hashes that no number of home buckets could
+    /// tell apart: correct for any number of entries, but with a linear search.
     ///
     /// # Panics
     /// If the stash has 65,535 buckets already: 900,000 entries whose hashes agree in 48 bits.
@@ -336,19 +333,19 @@ impl<T> Segment<T> {
             handle_alloc_error(layout)
         };
         for index in old_count..old_count + by {
-            // SAFETY: the new allocation has room for so many buckets and keeps the alignment.
+            // SAFETY: the new allocation has room for these buckets and keeps the alignment.
             unsafe { Bucket::init(first.as_ptr().add(index)) };
         }
         self.buckets = first;
         self.stash = stash;
     }
 
-    /// The hashes of all entries, in the order in which [`Segment::drain`] moves the entries.
+    /// Returns the hashes of all entries, in the order in which [`Segment::drain`] moves the entries.
     pub(crate) fn hashes(&self, hasher: &impl EntryHash<T>) -> Vec<u64> {
         let mut hashes = Vec::with_capacity(self.len());
         self.entries_of(0).for_each(|entry| hasher.prefetch(entry));
         for bucket in 0..self.bucket_count() {
-            // One bucket ahead: about as many outstanding fetches as a core has buffers for.
+            // One bucket ahead: about as many outstanding fetches as a core has fill buffers.
             if bucket + 1 < self.bucket_count() {
                 self.entries_of(bucket + 1).for_each(|entry| hasher.prefetch(entry));
             }
@@ -357,9 +354,8 @@ impl<T> Segment<T> {
         hashes
     }
 
-    /// The homes of all entries in a segment of the same depth with `homes` home buckets, in the order
-    /// of [`Segment::drain`]. Asks for the hashes of those few of which home and fingerprint do not
-    /// tell enough.
+    /// Returns the homes of all entries in a segment of the same depth with `homes` home buckets, in the order of
+    /// [`Segment::drain`]. Computes the hashes of those few entries whose home and fingerprint do not suffice.
     pub(crate) fn homes_among(&self, homes: usize, hasher: &impl EntryHash<T>) -> Vec<u8> {
         let mut found = Vec::with_capacity(self.len());
         let mut unknown = Vec::new();
@@ -385,7 +381,7 @@ impl<T> Segment<T> {
         found
     }
 
-    /// What is known of the entries in one bucket, native and displaced ones: nothing in the stash.
+    /// Returns the rehoming of the native and of the displaced entries in one bucket: none in the stash.
     fn rehoming(&self, bucket: usize, homes_new: usize) -> [Option<Rehoming>; 2] {
         let homes = usize::from(self.homes);
         if bucket >= homes {
@@ -401,21 +397,20 @@ impl<T> Segment<T> {
         Drain { segment: self, bucket: 0, occupied }
     }
 
-    /// A bucket by its number, the stash behind the homes.
+    /// Returns a bucket by its number; the stash follows the homes.
     #[inline]
     pub(crate) fn bucket_at(&self, index: usize) -> &Bucket<T> {
         assert!(index < self.bucket_count());
         self.bucket(index)
     }
 
-    /// The entries that lie in one bucket, wherever they are at home.
+    /// Returns the entries stored in one bucket, whatever their home.
     fn entries_of(&self, bucket: usize) -> impl Iterator<Item = &T> {
         let bucket = self.bucket_at(bucket);
         bucket.occupied().map(|slot| bucket.entry(slot))
     }
 
-    /// The positions of this segment's home bucket to which `position`, one of this segment's,
-    /// belongs.
+    /// Returns the positions of the home bucket of `position`, which is one of this segment's.
     pub(crate) fn home_range(&self, position: u64) -> Range<u64> {
         let segment = geometry::segment_range(position, self.depth());
         let home = self.home(position << (u64::BITS - geometry::POSITION_BITS));
@@ -433,7 +428,7 @@ impl<T> Segment<T> {
         let whole = *range == self.home_range(range.start);
         let is_in_range = |entry: &T| range.contains(&geometry::position(hasher.hash(entry)));
         let (bucket, after) = (self.bucket(home), self.bucket(self.after(home)));
-        // A walk comes there next.
+        // A walk reads that bucket next.
         after.occupied().for_each(|slot| hasher.prefetch_to_visit(after.entry(slot)));
         let native = bucket.occupied_by(Origin::Native).map(|slot| bucket.entry(slot));
         let displaced = after.occupied_by(Origin::Displaced).map(|slot| after.entry(slot));
@@ -444,9 +439,8 @@ impl<T> Segment<T> {
         }
     }
 
-    /// Visits the entries of one bucket, as if all buckets, the stash among them, shared the
-    /// segment's interval in equal parts: the one to which `position` belongs then. Returns where
-    /// the part of the next one begins.
+    /// Visits the entries of one bucket: the bucket for `position` if all buckets, including the stash, shared the
+    /// segment's interval in equal parts. Returns the start of the next one's part.
     pub(crate) fn visit_bucket_mut(&mut self, position: u64, visit: impl FnMut(&mut T)) -> u64 {
         let segment = geometry::segment_range(position, self.depth());
         let (hash, buckets) =
@@ -456,15 +450,14 @@ impl<T> Segment<T> {
         geometry::home_range(&segment, index, buckets as u32).end
     }
 
-    /// Some entry, each with about the same probability, as long as `random` is random; `None`
-    /// when there is none.
+    /// Returns a random entry, all about equally likely if `random` is random; `None` if there is none.
     pub(crate) fn sample(&self, mut random: u64) -> Option<&T> {
         if self.len == 0 {
             return None;
         }
         let slots = capacity(self.bucket_count());
-        // Slots are tried at random until one is occupied. At a fill of a half, 16 tries fail once
-        // in 65,536 times; then, or when hardly any slot is occupied, it is the next one's turn.
+        // Slots are tried at random until one is occupied. If half of them are, 16 tries fail once in 65,536 times.
+        // Then, or if hardly any slot is occupied, the next occupied slot is taken.
         for _ in 0..16 {
             random = random.wrapping_mul(0x9E37_79B9_7F4A_7C15).rotate_left(29) ^ random >> 7;
             let slot = (((random >> 32) * slots as u64) >> 32) as usize;
@@ -478,7 +471,7 @@ impl<T> Segment<T> {
         buckets.flat_map(|bucket| self.entries_of(bucket)).next()
     }
 
-    /// The home bucket of a hash.
+    /// Returns the home bucket of a hash.
     #[inline(always)]
     pub(crate) fn home(&self, hash: u64) -> usize {
         geometry::home(hash, self.depth(), u32::from(self.homes))
@@ -489,7 +482,7 @@ impl<T> Segment<T> {
         Fingerprint::of(hash, self.depth())
     }
 
-    /// The bucket after a home bucket, going round.
+    /// Returns the bucket after a home bucket, wrapping around.
     #[inline(always)]
     fn after(&self, home: usize) -> usize {
         if home + 1 == usize::from(self.homes) { 0 } else { home + 1 }
@@ -509,13 +502,11 @@ impl<T> Segment<T> {
     #[inline(always)]
     fn bucket_mut(&mut self, index: usize) -> &mut Bucket<T> {
         debug_assert!(index < self.bucket_count());
-        // SAFETY: `index` is below `bucket_count()`, the number of initialized buckets behind
-        // `buckets`, because it comes from one of: `home`, which is below `homes`, as is a home that
-        // `place_at_home` and `place_extending` have checked; `visit_bucket_mut`, which scales
-        // to `bucket_count()`; `after`, which
-        // stays below `homes`; `stash()` or a loop up to `bucket_count()`; a `Location`, which
-        // holds one of these and outlives no change. The segment owns the buckets and is borrowed
-        // exclusively, so no other reference to them exists.
+        // SAFETY: `index` is below `bucket_count()`, the number of initialized buckets behind `buckets`, because it
+        // comes from one of: `home`, which is below `homes`, as is a home that `place_at_home` and `place_extending`
+        // have checked; `visit_bucket_mut`, which scales to `bucket_count()`; `after`, which stays below `homes`;
+        // `stash()` or a loop up to `bucket_count()`; a `Location`, which contains one of these and is invalid after
+        // any change. The segment owns the buckets and is borrowed exclusively, so no other reference to them exists.
         unsafe { self.buckets.add(index).as_mut() }
     }
 
@@ -537,11 +528,11 @@ impl<T> Drop for Segment<T> {
     }
 }
 
-/// Moves the entries out of a segment; those that are left are dropped with it.
+/// Moves the entries out of a segment; the remaining ones are dropped with it.
 pub(crate) struct Drain<T> {
     segment: Segment<T>,
     bucket: usize,
-    /// What is left in the bucket.
+    /// Remaining slots of the bucket.
     occupied: SlotSet,
 }
 

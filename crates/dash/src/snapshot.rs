@@ -1,24 +1,23 @@
-//! A table as it stood at one moment, saved little by little while it goes on changing.
+//! A snapshot of a table as of one moment, saved in small steps while the table keeps changing.
 //!
-//! The snapshot walks the axis of positions like a scan. A change ahead of the walk first has the
-//! entries around it saved, as they still are what they were, and the snapshot remembers that
-//! interval of the axis, to leave it out when the walk gets there. So each entry of the moment of
-//! beginning is saved exactly once, in the state it had then, and nothing that came later.
+//! The snapshot walks the axis of positions like a scan. Before a change ahead of the walk, the entries around it are
+//! saved in their old state, and the snapshot remembers that interval of the axis, to skip it when the walk gets
+//! there. So each entry that existed at the beginning is saved exactly once, in the state it had then, and no later
+//! entry is saved.
 //!
-//! Intervals instead of version stamps in the buckets, which is how it is usually done: a stamp
-//! loses its meaning when buckets with different stamps are mixed by a rebuild, unless the whole
-//! segment is saved first, in the middle of an insert; and it costs memory when there is no
-//! snapshot. Intervals know nothing of buckets and several snapshots do not interfere. Their price
-//! is one look into a tree at each change ahead of the walk. The figures are in
+//! The usual design has version stamps in the buckets instead of intervals. A stamp loses its meaning when a rebuild
+//! mixes buckets with different stamps, unless the whole segment is saved first, in the middle of an insert; and it
+//! costs memory even without a snapshot. Intervals are independent of buckets, and several snapshots do not interfere.
+//! Their price is one tree lookup at each change ahead of the walk. The figures are in
 //! `docs/decisions/0002-snapshots-by-position.md`.
 //!
-//! Of single entries that were saved ahead of the walk, only the position is remembered, in a set
-//! (`visited.rs`): a change then costs a look at one place of memory in place of several descents of a tree.
+//! For single entries that were saved ahead of the walk, only the position is remembered, in a set (`visited.rs`): a
+//! change then costs one memory access instead of several descents of a tree.
 //!
 //! Invariants:
-//! - Whatever lies before `next` is saved, what lies in an interval of `ahead`, and what is at one of
-//!   the positions in `visited`.
-//! - The intervals of `ahead` are not empty, end behind `next`, and neither overlap nor touch.
+//! - Everything before `next` is saved, and everything in an interval of `ahead` or at one of the positions in
+//!   `visited`.
+//! - The intervals of `ahead` are not empty, end after `next`, and neither overlap nor touch.
 //! - An entry that is in none of these has not been changed since the snapshot began.
 
 use crate::geometry::{AXIS_END, position};
@@ -30,8 +29,8 @@ use std::collections::BTreeMap;
 
 /// Saves one table as it was when the snapshot began.
 ///
-/// The table does not know of its snapshots: who changes it calls [`Snapshot::before_change`] first,
-/// for each snapshot that is not complete. Growing and shrinking need no attention.
+/// The table does not know its snapshots: a caller that changes it calls [`Snapshot::before_change`] first, for each
+/// snapshot that is not complete. Growing and shrinking need no call.
 ///
 /// ```
 /// use tierce_dash::{Snapshot, Table};
@@ -65,28 +64,28 @@ pub struct Snapshot {
 }
 
 impl Snapshot {
-    /// Begins a snapshot of whichever table will be handed in, which is to be the same in all calls.
+    /// Begins a snapshot. All further calls must pass the same table.
     pub fn begin() -> Self {
         Self { next: 0, ahead: BTreeMap::new(), visited: VisitedSet::default() }
     }
 
-    /// Whether everything has been saved.
+    /// Returns true if everything has been saved.
     #[inline]
     pub fn is_complete(&self) -> bool {
         self.next == AXIS_END
     }
 
-    /// Whether entries of this hash may still have to be saved before they are changed.
+    /// Returns true if entries of this hash may still have to be saved before they are changed.
     #[inline]
     pub fn concerns(&self, hash: u64) -> bool {
         position(hash) >= self.next
     }
 
-    /// Has to be called before an entry with this hash is inserted, removed or changed: saves what
-    /// shares its bucket, at most once, some twelve entries.
+    /// Must be called before an entry with this hash is inserted, removed or changed: saves all entries of its bucket,
+    /// at most once, some twelve entries.
     ///
-    /// Before [`Table::clear`], either [`Snapshot::advance`] to completion, or take the table out of
-    /// its place and go on with it there.
+    /// Before [`Table::clear`], either call [`Snapshot::advance`] until completion, or move the table elsewhere and
+    /// continue with it there.
     #[inline]
     pub fn before_change<T>(
         &mut self,
@@ -100,12 +99,12 @@ impl Snapshot {
         }
     }
 
-    /// Like [`Snapshot::before_change`], but saves only the entries that have this very hash: as a
-    /// rule one, which the change is going to touch anyway. A position is remembered for each hash, so
-    /// this suits a snapshot whose saved entries take memory until they are fetched, as long as
-    /// [`Snapshot::visited_count`] stays small against the number of entries.
+    /// As [`Snapshot::before_change`], but saves only the entries that have exactly this hash: usually one, which the
+    /// change will touch anyway. A position is remembered for each hash. So this suits a snapshot whose saved entries
+    /// take memory until they are fetched, as long as [`Snapshot::visited_count`] stays small compared with the number
+    /// of entries.
     ///
-    /// Both may be mixed: what is saved by this one is left out by the other.
+    /// Both may be mixed: entries saved by one are skipped by the other.
     #[inline]
     pub fn before_change_of_one<T>(
         &mut self,
@@ -119,7 +118,7 @@ impl Snapshot {
         }
     }
 
-    /// Goes on by a bucket's worth of entries at most, without effect when the snapshot is complete.
+    /// Saves at most a bucket's worth of entries more; does nothing if the snapshot is complete.
     pub fn advance<T>(
         &mut self,
         table: &Table<T>,
@@ -141,8 +140,8 @@ impl Snapshot {
         }
     }
 
-    /// Begins to fetch what [`Snapshot::before_change_of_one`] will read for an entry of this hash,
-    /// besides the table.
+    /// Prefetches the memory that [`Snapshot::before_change_of_one`] will read for an entry of this hash, except that
+    /// of the table.
     #[inline]
     pub fn prefetch(&self, hash: u64) {
         if self.concerns(hash) {
@@ -150,17 +149,17 @@ impl Snapshot {
         }
     }
 
-    /// Number of intervals that are remembered. At worst every other bucket ahead of the walk is one.
+    /// Returns the number of remembered intervals. At worst every other bucket ahead of the walk is one.
     pub fn interval_count(&self) -> usize {
         self.ahead.len()
     }
 
-    /// Number of single entries that are remembered.
+    /// Returns the number of remembered single entries.
     pub fn visited_count(&self) -> usize {
         self.visited.len()
     }
 
-    /// Memory for what is remembered, about.
+    /// Returns the approximate memory of the remembered positions.
     pub fn memory_bytes(&self) -> usize {
         // Two numbers and a part of a node of the tree.
         const INTERVAL_BYTES: usize = 32;
@@ -198,7 +197,7 @@ impl Snapshot {
         if !self.visited.insert(position) {
             return;
         }
-        // No entry is the one, so that all are shown whose fingerprints match.
+        // No entry matches, so all with the same fingerprint are shown.
         table.find(hash, |entry| {
             if self::position(hasher.hash(entry)) == position {
                 save(entry);
@@ -207,8 +206,8 @@ impl Snapshot {
         });
     }
 
-    /// What is not yet saved around a position not before `next`, within its home bucket; `None` if
-    /// the position itself is saved.
+    /// Returns the unsaved range around a position not before `next`, within its home bucket; `None` if the position
+    /// itself is saved.
     fn unsaved_around<T>(&self, position: u64, table: &Table<T>) -> Option<Range<u64>> {
         let saved_before = self.ahead.range(..=position).next_back().map(|(_, end)| *end);
         if saved_before.is_some_and(|end| end > position) {
@@ -231,7 +230,7 @@ impl Snapshot {
     }
 }
 
-/// Visits the entries of a range within a home bucket that were not saved one by one.
+/// Visits the entries of a range within a home bucket that were not saved individually.
 fn visit_the_rest<T>(
     visited: &VisitedSet,
     range: &Range<u64>,

@@ -1,4 +1,4 @@
-//! The table as its users see it, and the policy of growing and shrinking.
+//! The public table, and the policy of growing and shrinking.
 
 use crate::directory::{Directory, FirstSlot, Segments};
 use crate::geometry;
@@ -8,46 +8,44 @@ use crate::segment::Segment;
 
 /// An index from 64-bit hashes to entries.
 ///
-/// Entries are found by their hash and a closure that recognizes the right one among those with
-/// equal bits. The table does not keep hashes; it gets them with every call, or computes them by an
-/// [`EntryHash`] when it rearranges entries.
+/// Entries are found by their hash and a closure that recognizes the right one among those with equal bits. The table
+/// does not store hashes: every call passes one, or an [`EntryHash`] computes them when entries are moved.
 ///
 /// # Panics
-/// No method panics by itself as long as an entry's hash stays the same, unless 900,000 entries
-/// have hashes that agree in their upper 48 bits. A panic of the caller's closures leaves the table
-/// as it was before the call or after it.
+/// No method panics by itself as long as an entry's hash stays the same, unless 900,000 entries have hashes that agree
+/// in their upper 48 bits. A panic of the caller's closures leaves the table as it was before the call or after it.
 pub struct Table<T> {
     directory: Directory<T>,
     len: usize,
 }
 
 impl<T> Table<T> {
-    /// An empty table, which has allocated nothing.
+    /// Creates an empty table, which has allocated nothing.
     pub const fn new() -> Self {
         Self { directory: Directory::new(), len: 0 }
     }
 
-    /// Number of entries.
+    /// Returns the number of entries.
     #[inline]
     pub fn len(&self) -> usize {
         self.len
     }
 
-    /// Whether there is no entry.
+    /// Returns true if there is no entry.
     #[inline]
     pub fn is_empty(&self) -> bool {
         self.len == 0
     }
 
-    /// Bytes the table has requested from the allocator, exact at any time; 0 when it is empty.
-    /// What entries own elsewhere is not part of it.
+    /// Returns the bytes requested from the allocator, exact at any time; 0 if the table is empty. It does not include
+    /// memory that entries own elsewhere.
     #[inline]
     pub fn memory_bytes(&self) -> usize {
         self.directory.memory_bytes()
     }
 
-    /// Begins to fetch what [`Table::find`] will read in the table for this hash. The first stage
-    /// for a batch of lookups; [`Table::candidate`] is the second.
+    /// Prefetches the memory that [`Table::find`] will read in the table for this hash. It is the first stage for a
+    /// batch of lookups; [`Table::candidate`] is the second.
     #[inline]
     pub fn prefetch(&self, hash: u64) {
         if let Some(segment) = self.directory.get(hash) {
@@ -55,29 +53,29 @@ impl<T> Table<T> {
         }
     }
 
-    /// An entry that is probably the one of this hash: the first whose fingerprint matches. With it
-    /// the caller can prefetch what lies behind the entry before it calls [`Table::find`].
+    /// Returns the probable entry of this hash: the first whose fingerprint matches. The caller can use it to prefetch
+    /// memory behind the entry before it calls [`Table::find`].
     #[inline]
     pub fn candidate(&self, hash: u64) -> Option<&T> {
         self.find(hash, |_| true)
     }
 
-    /// The entry of this hash that satisfies `eq`. Fingerprints mislead `eq` to a wrong entry once in
-    /// eleven to eighteen misses, and half as often in hits.
+    /// Returns the entry of this hash that satisfies `eq`. Equal fingerprints cause a call of `eq` for a wrong entry
+    /// once in eleven to eighteen misses, and half as often in hits.
     #[inline]
     pub fn find(&self, hash: u64, eq: impl FnMut(&T) -> bool) -> Option<&T> {
         let (_, entry) = self.directory.get(hash)?.locate(hash, eq)?;
         Some(entry)
     }
 
-    /// Like [`Table::find`], to change the entry in place. Its hash has to stay the same.
+    /// As [`Table::find`], to change the entry in place. Its hash must stay the same.
     #[inline]
     pub fn find_mut(&mut self, hash: u64, eq: impl FnMut(&T) -> bool) -> Option<&mut T> {
         self.directory.get_mut(hash)?.locate_mut(hash, eq)
     }
 
-    /// Adds an entry that the caller knows to be absent, and returns it in its place. `hasher` is
-    /// asked for other entries' hashes when a segment grows.
+    /// Adds an entry that the caller knows to be absent, and returns a reference to it. `hasher` computes the hashes
+    /// of other entries when a segment grows.
     #[inline]
     pub fn insert_unique(&mut self, hash: u64, entry: T, hasher: &impl EntryHash<T>) -> &mut T {
         let mut entry = entry;
@@ -97,8 +95,8 @@ impl<T> Table<T> {
         }
     }
 
-    /// Removes and returns the entry of this hash that satisfies `eq`. `hasher` is asked for other
-    /// entries' hashes when a segment shrinks.
+    /// Removes and returns the entry of this hash that satisfies `eq`. `hasher` computes the hashes of other entries
+    /// when a segment shrinks.
     #[inline]
     pub fn remove(
         &mut self,
@@ -124,11 +122,10 @@ impl<T> Table<T> {
         drop(core::mem::take(self));
     }
 
-    /// Some entry, each with about the same probability if `random` is a random number: one of the
-    /// segment at that point of the axis, or of a later one when that is empty. `None` only when the
-    /// table is empty.
+    /// Returns a random entry, all about equally likely if `random` is a random number: one of the segment at that
+    /// point of the axis, or of a later one if that is empty. `None` only if the table is empty.
     pub fn sample(&self, random: u64) -> Option<&T> {
-        // Segments are about equally full in proportion to the interval that they cover.
+        // The fill of a segment is about proportional to the interval that it covers.
         let mut at = geometry::position(random);
         while !self.is_empty() {
             let segment = self.segment_at(at)?;
@@ -140,29 +137,29 @@ impl<T> Table<T> {
         None
     }
 
-    /// The segment of a position, its `len` up to date.
+    /// Returns the segment of a position, its `len` up to date.
     pub(crate) fn segment_at(&self, position: u64) -> Option<&Segment<T>> {
         let hash = position << (u64::BITS - geometry::POSITION_BITS);
         Some(self.directory.segment(self.directory.first_slot(hash)?))
     }
 
-    /// The directory, for checks.
+    /// Returns the directory, for checks.
     #[cfg(test)]
     pub(crate) fn directory(&self) -> &Directory<T> {
         &self.directory
     }
 
-    /// The directory, to change entries in place.
+    /// Returns the directory, to change entries in place.
     pub(crate) fn directory_mut(&mut self) -> &mut Directory<T> {
         &mut self.directory
     }
 
-    /// All segments, in the order of the axis.
+    /// Returns all segments, in the order of the axis.
     pub(crate) fn segments(&self) -> Segments<'_, T> {
         self.directory.segments()
     }
 
-    /// Takes the table apart.
+    /// Splits the table into its segments.
     pub(crate) fn into_segments(mut self) -> Vec<Segment<T>> {
         self.directory.take_segments()
     }
@@ -173,8 +170,8 @@ impl<T> Table<T> {
         self.directory.first_slot(0).expect("a directory that has begun has a segment")
     }
 
-    /// Makes room in the segment that begins at `first`, which has just refused an entry. One step
-    /// may not be enough for the next entry, but each adds buckets, so that it comes to an end.
+    /// Makes room in the segment that begins at `first`, which has just refused an entry. One step may not be enough
+    /// for the next entry, but each adds buckets, so the loop ends.
     #[cold]
     #[inline(never)]
     fn grow(&mut self, first: FirstSlot, hasher: &impl EntryHash<T>) {
@@ -191,7 +188,7 @@ impl<T> Table<T> {
         }
     }
 
-    /// Gives back memory of the segment that begins at `first`, which has become sparse.
+    /// Frees memory of the segment that begins at `first`, which has become sparse.
     #[cold]
     #[inline(never)]
     fn shrink(&mut self, mut first: FirstSlot, hasher: &impl EntryHash<T>) {
@@ -235,9 +232,8 @@ impl<T> Table<T> {
     }
 }
 
-/// Whether it is time to consider shrinking a segment after a removal: when it is less than half
-/// full, at every eighth removal, so that skewed hashes that keep it from shrinking do not cost a
-/// rebuild each time.
+/// Returns true if a segment should be checked for shrinking after a removal: if it is less than half full, at every
+/// eighth removal, so that skewed hashes that prevent shrinking do not cost a rebuild each time.
 #[inline]
 fn may_shrink<T>(segment: &Segment<T>) -> bool {
     segment.len() * 2 < geometry::capacity(segment.bucket_count())

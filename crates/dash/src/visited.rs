@@ -1,17 +1,16 @@
 //! The positions of single entries that a snapshot has saved ahead of its walk.
 //!
-//! An open hash table of words. Positions are parts of hashes, so their leading bits say where one
-//! stands: no hashing is needed, and a caller that asks for positions in ascending order, as the walk does,
-//! reads memory in ascending order, too. A change asks for one position out of nowhere and waits for
-//! memory, unless that was asked for before ([`VisitedSet::prefetch`]).
+//! An open-addressing hash table of words. Positions are parts of hashes, so their leading bits determine the slot: no
+//! hashing is needed, and a caller that looks up positions in ascending order, as the walk does, reads memory in
+//! ascending order, too. A change looks up one unpredictable position and waits for memory, unless that was prefetched
+//! ([`VisitedSet::prefetch`]).
 //!
-//! With more than a few thousand positions there are [`SHARDS`] such tables, each for a part of the axis,
-//! so that no change moves millions of them at once when a table grows.
+//! With more than a few thousand positions there are [`SHARDS`] such tables, each for a part of the axis, so that no
+//! change moves millions of positions at once when a table grows.
 //!
 //! Invariants:
 //! - The number of slots of a table is 0 or a power of two, and at least a quarter of them is vacant.
-//! - Between the slot where a position belongs and the one where it stands, none is vacant. Nothing is
-//!   removed.
+//! - Between the home slot of a position and its actual slot, none is vacant. Nothing is removed.
 
 use crate::geometry::POSITION_BITS;
 use crate::prefetch::prefetch_read;
@@ -22,12 +21,12 @@ const VACANT: u64 = u64::MAX;
 /// Slots of the smallest table.
 const SLOTS_MIN: usize = 8;
 
-/// Leading bits of a position that say in which of the [`SHARDS`] it is.
+/// Number of leading bits of a position that select one of the [`SHARDS`].
 const SHARD_BITS: u32 = 8;
 
 const SHARDS: usize = 1 << SHARD_BITS;
 
-/// A single table with more slots becomes several: moving that many takes some ten microseconds.
+/// Maximum number of slots of a single table, which is then split: moving that many takes some ten microseconds.
 const SINGLE_SLOTS_MAX: usize = if cfg!(test) { 64 } else { 1 << 14 };
 
 /// A set of positions.
@@ -46,7 +45,7 @@ struct Shard {
 }
 
 impl VisitedSet {
-    /// How many there are.
+    /// Returns the number of positions.
     pub(crate) fn len(&self) -> usize {
         self.len
     }
@@ -55,7 +54,7 @@ impl VisitedSet {
         self.len == 0
     }
 
-    /// Adds a position; `false` if it is there already.
+    /// Adds a position; `false` if it already exists.
     #[inline]
     pub(crate) fn insert(&mut self, position: u64) -> bool {
         if self.shards.len() < SHARDS {
@@ -76,7 +75,7 @@ impl VisitedSet {
         self.shards[shard].contains(position, bits)
     }
 
-    /// Begins to fetch what [`VisitedSet::insert`] will read.
+    /// Prefetches the memory that [`VisitedSet::insert`] will read.
     #[inline]
     pub(crate) fn prefetch(&self, position: u64) {
         if !self.is_empty() {
@@ -85,14 +84,14 @@ impl VisitedSet {
         }
     }
 
-    /// The memory of the slots.
+    /// Returns the memory of the slots.
     pub(crate) fn memory_bytes(&self) -> usize {
         let slots: usize = self.shards.iter().map(|shard| size_of_val(&*shard.slots)).sum();
         slots + size_of_val(&*self.shards)
     }
 
-    /// The shard of a position, and how many leading bits the positions there have in common. There must
-    /// be one.
+    /// Returns the shard of a position, and the number of leading bits that its positions have in common. There must
+    /// be a shard.
     #[inline]
     fn shard_of(&self, position: u64) -> (usize, u32) {
         match self.shards.len() {
@@ -101,17 +100,17 @@ impl VisitedSet {
         }
     }
 
-    /// Makes the first shard, or all of them when that has become too large.
+    /// Creates the first shard, or all of them if the first has become too large.
     fn make_shards(&mut self) {
         match &self.shards[..] {
             [] => self.shards = [Shard::default()].into(),
-            [single] if single.slots.len() > SINGLE_SLOTS_MAX => self.take_apart(),
+            [single] if single.slots.len() > SINGLE_SLOTS_MAX => self.split_singles(),
             _ => {}
         }
     }
 
     #[cold]
-    fn take_apart(&mut self) {
+    fn split_singles(&mut self) {
         let shards = (0..SHARDS).map(|_| Shard::default()).collect();
         let before = std::mem::replace(&mut self.shards, shards);
         for position in before.iter().flat_map(|shard| &shard.slots) {
@@ -151,14 +150,14 @@ impl Shard {
         }
     }
 
-    /// Where a position belongs. There must be slots.
+    /// Returns the home slot of a position. There must be slots.
     #[inline]
     fn home(&self, position: u64, bits: u32) -> usize {
         let slots_log = self.slots.len().trailing_zeros();
         (position >> (POSITION_BITS - bits - slots_log)) as usize & (self.slots.len() - 1)
     }
 
-    /// The slot of a position, or the one that it would get.
+    /// Returns the slot of a position, or its insertion slot.
     #[inline]
     fn find(&self, position: u64, bits: u32) -> Result<usize, usize> {
         let mut at = self.home(position, bits);
@@ -211,7 +210,7 @@ mod tests {
             prop_assert_eq!(marks.len(), model.len());
             prop_assert!(model.iter().all(|position| marks.contains(*position)));
             let fixed = if marks.shards.len() == SHARDS {
-                // The smallest tables, and what they are reached by.
+                // The smallest tables, and the pointers to them.
                 SHARDS * (SLOTS_MIN * 8 + size_of::<Shard>())
             } else {
                 SLOTS_MIN * 8 + size_of::<Shard>()

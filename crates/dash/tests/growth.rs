@@ -1,5 +1,5 @@
-//! Growing to many entries loses none, nor does shrinking; `examples/growth.rs` does the same with
-//! ten million.
+//! Growing to many entries loses none, and neither does shrinking; `examples/growth.rs` does the
+//! same with ten million.
 
 use crate::support::{contains, even, insert, remove};
 use std::hash::{BuildHasher, BuildHasherDefault, DefaultHasher};
@@ -12,7 +12,7 @@ fn no_entry_is_lost() {
     let mut table = Table::new();
     for id in 0..COUNT {
         insert(&mut table, even(id));
-        // One from anywhere among those that are there.
+        // A random one of the existing entries.
         assert!(contains(&table, even(id.wrapping_mul(2_654_435_761) % (id + 1))));
     }
     assert_eq!(table.len(), COUNT as usize);
@@ -25,7 +25,7 @@ fn no_entry_is_lost() {
     assert!((0..COUNT).all(|id| contains(&table, even(id)) == (id % 10 == 0)));
 }
 
-/// Entries that are told apart by `eq` alone, at the very end of what they share.
+/// Entries that only `eq` can tell apart, at the very end of their common prefix.
 #[test]
 fn long_equal_prefixes_are_not_confused() {
     let hasher = BuildHasherDefault::<DefaultHasher>::default();
@@ -46,7 +46,7 @@ fn long_equal_prefixes_are_not_confused() {
     }
 }
 
-/// Tables go to other threads, to be dropped there for instance.
+/// Tables can be sent to other threads, for example to be dropped there.
 #[test]
 fn tables_are_as_thread_safe_as_their_entries() {
     const fn is_send_and_sync<T: Send + Sync>() {}

@@ -1,4 +1,4 @@
-//! Memory is accounted exactly, follows the number of entries both ways, and does not flutter.
+//! Memory is accounted exactly, follows the number of entries both ways, and does not oscillate.
 
 use crate::support::{Entry, Hashes, even, insert, mix, remove};
 use std::alloc::{GlobalAlloc, Layout, System};
@@ -10,11 +10,11 @@ thread_local! {
     static HELD_BYTES: Cell<isize> = const { Cell::new(0) };
 }
 
-/// The system's allocator, counting.
+/// The system's allocator, with a counter.
 struct Counting;
 
 fn count(bytes: isize) {
-    // The counter is gone while its thread ends, when it is not read any more.
+    // The counter is gone while its thread ends, when it is no longer read.
     _ = HELD_BYTES.try_with(|held| held.set(held.get() + bytes));
 }
 
@@ -41,7 +41,7 @@ fn held_bytes() -> isize {
     HELD_BYTES.get()
 }
 
-/// An 8-byte entry: the number is its own key.
+/// Returns the hash of an 8-byte entry: the number is its own key.
 fn number_hash(number: &u64) -> u64 {
     mix(*number)
 }
@@ -96,7 +96,7 @@ fn clear_frees_everything_at_once() {
     assert_eq!(table.len(), 1);
 }
 
-/// The promise of the crate's head: no size at which the table is much larger than its entries.
+/// The guarantee of the crate's head: at no size is the table much larger than its entries.
 #[test]
 fn grows_without_valleys() {
     let mut table = Table::new();
@@ -114,7 +114,7 @@ fn shrinks_with_its_entries() {
     let mut table = Table::new();
     let count = if cfg!(miri) { 160 } else { 100_000 };
     (0..count).for_each(|number| insert_number(&mut table, number));
-    // An order that has nothing to do with that of insertion.
+    // An order unrelated to that of insertion.
     for number in (0..count).map(|n| n * 7919 % count) {
         remove_number(&mut table, number);
         let bytes = bytes_per_entry(&table);
@@ -124,8 +124,8 @@ fn shrinks_with_its_entries() {
     assert_eq!(table.memory_bytes(), 0);
 }
 
-/// Removing and inserting in turn never rebuilds a segment again and again, wherever the table
-/// is between two sizes.
+/// Removing and inserting in turn never rebuilds a segment repeatedly, at any fill of the table
+/// between two sizes.
 #[test]
 fn does_not_flutter_at_any_size() {
     let hashed = Cell::new(0);

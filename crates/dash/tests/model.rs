@@ -1,4 +1,4 @@
-//! The table says what a `HashSet` says, whatever the hashes look like.
+//! The table behaves like a `HashSet`, whatever the distribution of hashes.
 
 use crate::support::{Hashes, config, contains, hash_of, insert, remove};
 use proptest::prelude::*;
@@ -89,7 +89,7 @@ proptest! {
     }
 }
 
-/// An entry found for change is the one in the table.
+/// An entry found for a change is the one in the table.
 #[test]
 fn entries_can_be_changed_in_place() {
     let mut table: Table<(u64, u32)> = Table::new();
@@ -107,7 +107,7 @@ fn entries_can_be_changed_in_place() {
     assert_eq!(table.iter().filter(|entry| entry.1 == 7).count(), 1);
 }
 
-/// Entries are dropped once, whichever way they leave.
+/// Entries are dropped once, however they leave.
 #[test]
 fn entries_are_dropped_exactly_once() {
     use std::rc::Rc;
@@ -143,7 +143,7 @@ fn entries_are_dropped_exactly_once() {
     assert_eq!(Rc::strong_count(&counted), 1 + taken.len());
 }
 
-/// The hasher may panic in the middle of a rebuild: nothing is lost or doubled by that.
+/// The hasher may panic in the middle of a rebuild: nothing is lost or duplicated by that.
 #[test]
 fn a_panicking_hasher_leaves_the_table_whole() {
     use std::cell::Cell;

@@ -1,11 +1,12 @@
-//! A scan visits exactly once what stays, while everything else comes, goes, grows and shrinks.
+//! A scan visits every lasting entry exactly once, while others come and go and the table grows and
+//! shrinks.
 
 use crate::support::{Entry, Hashes, config, even, hash_of, insert, remove};
 use proptest::prelude::*;
 use std::collections::{HashMap, HashSet};
 use tierce_dash::Table;
 
-/// What happens between two calls of a scan.
+/// Change between two calls of a scan.
 #[derive(Clone, Debug)]
 enum Between {
     Nothing,
@@ -31,7 +32,7 @@ struct Changing {
     hashes: Hashes,
     passing: Vec<Entry>,
     next_id: u32,
-    /// For each entry, how often it has been inserted.
+    /// Number of insertions of each entry.
     insertions: HashMap<Entry, usize>,
 }
 
@@ -165,7 +166,7 @@ fn a_call_visits_few_entries() {
     assert!(calls <= count / 8);
 }
 
-/// Cursors come from clients: any number is an answerable question.
+/// Cursors come from clients: any number gets a valid answer.
 #[test]
 fn foreign_cursors_do_no_harm() {
     let mut table = Table::new();
@@ -181,7 +182,8 @@ fn foreign_cursors_do_no_harm() {
     assert!(next > middle);
 }
 
-/// A round of [`Table::visit_bucket_mut`] over a table at rest, wherever its entries lie.
+/// A round of [`Table::visit_bucket_mut`] over an unchanged table, for all distributions of
+/// entries.
 #[test]
 fn a_round_of_buckets_visits_every_entry_once() {
     for hashes in [Hashes::Even, Hashes::Clustered, Hashes::Sequential] {

@@ -4,8 +4,8 @@
 use crate::support::{Entry, Hashes, contains, hash_of, insert, remove};
 use tierce_dash::Table;
 
-/// Several times what a segment holds, so that splitting has been tried. Too few under Miri for
-/// what is said about memory.
+/// Several times the capacity of a segment, so that splitting has been tried. Under Miri too few to
+/// test memory.
 const COUNT: u32 = if cfg!(miri) { 60 } else { 5000 };
 
 fn check(entry_of: impl Fn(u32) -> Entry, bytes_per_entry_max: usize) {
@@ -35,7 +35,7 @@ fn check(entry_of: impl Fn(u32) -> Entry, bytes_per_entry_max: usize) {
     assert_eq!(table.memory_bytes(), 0);
 }
 
-// A bucket of these 16-byte entries has 256 bytes, so a full one needs 19 bytes an entry.
+// A bucket of these 16-byte entries has 256 bytes, so a full one needs 19 bytes per entry.
 
 #[test]
 fn all_hashes_equal() {
@@ -67,7 +67,7 @@ fn narrow_clusters() {
     check(|id| Hashes::Clustered.entry(id), 40);
 }
 
-/// The caller spent 16 bits on choosing the table and shifted them out: no skew at all.
+/// The caller used 16 bits to select the table and shifted them out: no skew at all.
 #[test]
 fn sixteen_bits_shifted_out_do_no_harm() {
     check(|id| Entry { hash: crate::support::mix(u64::from(id)) << 16, id }, 26);

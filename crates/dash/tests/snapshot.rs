@@ -1,11 +1,11 @@
-//! A snapshot is the table at the moment it began, each entry once, whatever happens meanwhile.
+//! A snapshot is the table as of the moment it began, each entry once, whatever happens meanwhile.
 
 use crate::support::{Hashes, config};
 use proptest::prelude::*;
 use std::collections::BTreeMap;
 use tierce_dash::{Snapshot, Table};
 
-/// What the table of these tests holds: a key and a value that changes.
+/// Entry of the table in these tests: a key and a value that changes.
 #[derive(Clone, Copy, Debug)]
 struct Record {
     id: u32,
@@ -36,7 +36,7 @@ fn step(ids: u32, burst: u32) -> impl Strategy<Value = Step> {
     ]
 }
 
-/// A snapshot under way, what it has saved, and what it has to save.
+/// A snapshot in progress, with its saved and its expected entries.
 struct Running {
     snapshot: Snapshot,
     saved: BTreeMap<u32, u32>,
@@ -45,10 +45,10 @@ struct Running {
     ways: Ways,
 }
 
-/// What is saved before a change.
+/// Entries that are saved before a change.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Ways {
-    /// The bucket.
+    /// All entries of the bucket.
     Bucket,
     /// The bucket at every third change, and the entry at the others.
     Both,
@@ -205,7 +205,7 @@ fn intervals_are_joined() {
     store.finish();
 }
 
-/// An empty table is saved at once, and what is inserted meanwhile is none of its business.
+/// An empty table is saved at once, and later insertions are not saved.
 #[test]
 fn nothing_is_saved_of_an_empty_table() {
     let mut store = Store::new(Hashes::Even);

@@ -1,4 +1,4 @@
-//! The configured sizes up to which collections are compact.
+//! Configured size limits of the compact encodings of collections.
 
 use tierce_collections::{ListLimits, PackedLimits, SetLimits, StreamLimits};
 use tierce_keyspace::Limits;
@@ -13,7 +13,7 @@ const SORTED_SET: [DirectiveId; 2] = pair("zset-max-listpack-entries", "zset-max
 const STREAM_BYTES: DirectiveId = DirectiveId::of("stream-node-max-bytes");
 const STREAM_ENTRIES: DirectiveId = DirectiveId::of("stream-node-max-entries");
 
-/// The directives that [`configured`] reads.
+/// Directives that [`configured`] reads.
 pub const DIRECTIVES: [DirectiveId; 10] = [
     HASH[0],
     HASH[1],
@@ -31,7 +31,7 @@ const fn pair(entries: &str, value: &str) -> [DirectiveId; 2] {
     [DirectiveId::of(entries), DirectiveId::of(value)]
 }
 
-/// The limits.
+/// Returns the configured limits.
 pub fn configured(settings: &Settings) -> Limits {
     let packed = |[entries, value]: [DirectiveId; 2]| PackedLimits {
         entries_max: settings.count(entries) as usize,

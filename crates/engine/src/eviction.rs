@@ -1,11 +1,11 @@
-//! Makes room for what a command may add: the limit `maxmemory`, and what happens at it.
+//! Makes room for the data that a command may add: the limit `maxmemory` and its enforcement.
 //!
-//! The keyspace chooses the keys to evict. This module decides how long a worker may evict before a
-//! command, and measures how long memory was beyond its limit.
+//! The keyspace chooses the keys to evict. This module decides how long a worker may evict before a command, and
+//! measures how long memory exceeded its limit.
 //!
-//! Only commands that may add data come here, and they cost two loads while there is room. If the
-//! limit is lowered below what is in use, the reaper evicts in the background; meanwhile commands
-//! continue, and each evicts for a bounded time.
+//! Only commands that may add data call it, at a cost of two loads while there is room. If the limit is lowered below
+//! the memory in use, the reaper evicts in the background; meanwhile commands continue, and each evicts for a bounded
+//! time.
 
 use std::num::NonZeroU32;
 use std::sync::atomic::{AtomicI64, Ordering::Relaxed};
@@ -17,10 +17,10 @@ use tierce_keyspace::{
 
 use tierce_config::{DirectiveId, Settings};
 
-/// Keys evicted between two looks at the clock.
+/// Number of keys evicted between two looks at the clock.
 const KEYS_PER_LOOK: usize = 16;
 
-/// The directives that make an [`Eviction`].
+/// Directives that [`configured`] reads.
 pub const DIRECTIVES: [DirectiveId; 5] = [LIMIT, POLICY, SAMPLES, LOG_FACTOR, DECAY_TIME];
 
 const LIMIT: DirectiveId = DirectiveId::of("maxmemory");
@@ -29,9 +29,9 @@ const SAMPLES: DirectiveId = DirectiveId::of("maxmemory-samples");
 const LOG_FACTOR: DirectiveId = DirectiveId::of("lfu-log-factor");
 const DECAY_TIME: DirectiveId = DirectiveId::of("lfu-decay-time");
 
-/// What the configuration says of eviction.
+/// Returns the configured eviction.
 pub fn configured(settings: &Settings) -> Eviction {
-    // All of these are at most 2^31, which the table of directives sees to.
+    // The table of directives limits all of these to 2^31.
     let small = |id| settings.count(id) as u32;
     Eviction {
         limit_bytes: settings.bytes(LIMIT),
@@ -44,19 +44,19 @@ pub fn configured(settings: &Settings) -> Eviction {
     }
 }
 
-/// Whether a command that may add data may run.
+/// Admission of a command that may add data.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Room {
-    /// There is room, or there will be soon.
+    /// There is room, or there will be soon. The command may run.
     Enough,
-    /// There will be room, but the command has to wait for it.
+    /// There will be room, but the command must wait for it.
     Soon,
-    /// Memory is beyond its limit, or would be, and nothing may be evicted.
+    /// Memory exceeds its limit, or would, and nothing may be evicted.
     None,
 }
 
-/// Evicts for a command that may add data while memory is short, or would be with so many `bytes` more, for as long as
-/// its tenacity allows. Releases the shard of the last request. How long it took.
+/// Evicts for a command that may add data, if memory is short or would be with `bytes` more, for as long as `tenacity`
+/// allows. Releases the shard of the last request. Returns the admission and the time taken.
 pub fn evict(
     locks: &mut ShardLocks<'_>,
     excess: &Excess,
@@ -84,11 +84,11 @@ fn evict_until(
                 excess.ends(now_ms);
                 return Room::Enough;
             }
-            // Another thread may have taken the last ones just now.
+            // Another thread may just have evicted the last keys.
             Evicted::Nothing if bytes == 0 && !keyspace.is_short_of_memory() => {
                 return Room::Enough;
             }
-            // There may be room soon, and what is not there yet is no reason to wait.
+            // There may be room soon, and the command need not wait for data that does not exist yet.
             Evicted::Later if !keyspace.is_short_of_memory() => return Room::Enough,
             Evicted::Nothing => {
                 if keyspace.is_short_of_memory() {
@@ -112,8 +112,8 @@ fn evict_until(
     }
 }
 
-/// How long one command may evict at this tenacity; `None` for as long as it takes. As in Redis: in
-/// even steps up to half a millisecond at 10, then by a factor that leads to two minutes at 99.
+/// Returns how long one command may evict at this tenacity; `None` for no limit. As in Redis, it grows in even steps
+/// up to half a millisecond at 10, then by a constant factor up to two minutes at 99.
 fn time_max(tenacity: u64) -> Option<Duration> {
     match tenacity {
         0..=10 => Some(Duration::from_micros(50 * tenacity)),
@@ -125,17 +125,17 @@ fn time_max(tenacity: u64) -> Option<Duration> {
     }
 }
 
-/// For how long memory has been beyond its limit, as far as it was noticed. In milliseconds.
+/// Time for which memory has exceeded its limit, as far as it was noticed, in milliseconds.
 #[derive(Debug, Default)]
 pub struct Excess {
-    /// When it began, in Unix time; 0 when memory is within its limit.
+    /// Unix time of its begin; 0 while memory is within its limit.
     since_ms: AtomicI64,
-    /// All former times.
+    /// Total duration of earlier excesses.
     former_ms: AtomicI64,
 }
 
 impl Excess {
-    /// Memory is beyond its limit.
+    /// Notes that memory exceeds its limit.
     pub fn goes_on(&self, now_ms: i64) {
         if self.since_ms.load(Relaxed) == 0 {
             self.since_ms.store(now_ms, Relaxed);
@@ -144,7 +144,7 @@ impl Excess {
 
     fn ends(&self, now_ms: i64) {
         if self.since_ms.load(Relaxed) != 0 {
-            // Of several workers that see the end at the same time, one counts it.
+            // If several workers see the end at the same time, only one counts it.
             let since_ms = self.since_ms.swap(0, Relaxed);
             if since_ms != 0 {
                 self.former_ms.fetch_add((now_ms - since_ms).max(0), Relaxed);
@@ -152,14 +152,14 @@ impl Excess {
         }
     }
 
-    /// Looks whether the reaper has brought it to an end.
+    /// Ends the excess if the reaper has brought memory below the limit.
     pub fn check(&self, keyspace: &Keyspace, now_ms: i64) {
         if !keyspace.is_short_of_memory() {
             self.ends(now_ms);
         }
     }
 
-    /// How long the present excess has lasted; 0 if there is none.
+    /// Returns the duration of the present excess; 0 if there is none.
     pub fn current_ms(&self, now_ms: i64) -> i64 {
         match self.since_ms.load(Relaxed) {
             0 => 0,
@@ -167,12 +167,12 @@ impl Excess {
         }
     }
 
-    /// How long all of them have lasted, the present one included.
+    /// Returns the total duration, including the present excess.
     pub fn total_ms(&self, now_ms: i64) -> i64 {
         self.former_ms.load(Relaxed) + self.current_ms(now_ms)
     }
 
-    /// Begins anew.
+    /// Resets all durations.
     pub fn reset(&self) {
         self.since_ms.store(0, Relaxed);
         self.former_ms.store(0, Relaxed);

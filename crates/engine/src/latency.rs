@@ -2,19 +2,19 @@
 
 use std::collections::{BTreeMap, VecDeque};
 
-/// Samples kept of each event.
+/// Number of samples kept per event.
 const HISTORY_MAX: usize = 160;
 
-/// One spike.
+/// A latency spike.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Sample {
-    /// Unix seconds.
+    /// Unix time in seconds.
     pub unix_seconds: i64,
-    /// How long it took, in milliseconds.
+    /// Duration in milliseconds.
     pub millis: u64,
 }
 
-/// The samples of one event; one a second at most, the worst of that second.
+/// Samples of one event: at most one per second, the worst of that second.
 #[derive(Default)]
 pub struct Series {
     samples: VecDeque<Sample>,
@@ -22,17 +22,17 @@ pub struct Series {
 }
 
 impl Series {
-    /// Oldest first.
+    /// Returns the samples, oldest first.
     pub fn iter(&self) -> impl ExactSizeIterator<Item = &Sample> {
         self.samples.iter()
     }
 
-    /// The newest.
+    /// Returns the newest sample.
     pub fn latest(&self) -> Option<Sample> {
         self.samples.back().copied()
     }
 
-    /// The worst ever, in milliseconds.
+    /// Returns the worst latency ever, in milliseconds.
     pub fn worst_millis(&self) -> u64 {
         self.worst_millis
     }
@@ -45,7 +45,7 @@ pub struct LatencyMonitor {
 }
 
 impl LatencyMonitor {
-    /// Notes that `event` took `millis` at `unix_seconds`.
+    /// Records that `event` took `millis` at `unix_seconds`.
     pub fn record(&mut self, event: &'static str, unix_seconds: i64, millis: u64) {
         let series = self.events.entry(event).or_default();
         series.worst_millis = series.worst_millis.max(millis);
@@ -61,7 +61,7 @@ impl LatencyMonitor {
         }
     }
 
-    /// Takes in all that was noted elsewhere.
+    /// Adds all records of another monitor.
     pub fn add_all(&mut self, others: &Self) {
         for (event, others) in &others.events {
             for Sample { unix_seconds, millis } in &others.samples {
@@ -73,17 +73,17 @@ impl LatencyMonitor {
         }
     }
 
-    /// All events by name.
+    /// Returns all events by name.
     pub fn events(&self) -> impl ExactSizeIterator<Item = (&'static str, &Series)> {
         self.events.iter().map(|(name, series)| (*name, series))
     }
 
-    /// The series of one event.
+    /// Returns the series of one event.
     pub fn series(&self, event: &[u8]) -> Option<&Series> {
         self.events.iter().find(|(name, _)| name.as_bytes() == event).map(|(_, series)| series)
     }
 
-    /// Forgets the events named, or all; how many were forgotten.
+    /// Resets the named events, or all of them. Returns the number of events that were reset.
     pub fn reset<'a>(&mut self, names: impl ExactSizeIterator<Item = &'a [u8]>) -> usize {
         let before = self.events.len();
         if names.len() == 0 {

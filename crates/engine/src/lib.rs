@@ -1,8 +1,8 @@
-//! A durable store without sessions: typed values in memory, a log on disk that makes every change
-//! durable, snapshots, values that are spilled to disk, and eviction.
+//! A durable store without sessions: typed values in memory, a log on disk that makes every change durable,
+//! snapshots, values that are spilled to disk, and eviction.
 //!
-//! [`Engine`] puts the parts together. They know as little of each other as possible: each states in a trait
-//! what it needs from the program around it. **Invariant**: nothing here knows sessions, protocols or
+//! [`Engine`] connects the parts. They know as little of each other as possible: each has a trait for its
+//! needs from the program around it. **Invariant**: this crate does not know sessions, protocols or
 //! commands.
 //!
 //! ```
@@ -37,7 +37,7 @@
 
 #![forbid(unsafe_code)]
 
-// In reading order: what all parts need; what follows from the configuration; the parts; the whole.
+// In reading order: shared basics; values derived from the configuration; the parts; the engine.
 pub mod clock;
 pub mod latency;
 pub mod loading;
@@ -63,14 +63,14 @@ pub use engine::{
     Audience, AudienceMemory, Engine, News, OpenError, Opening, ReloadError, ReloadOptions,
 };
 
-/// The version of Tierce. Snapshots name it.
+/// Version of Tierce, which snapshots record.
 pub const VERSION: &str = env!("CARGO_PKG_VERSION");
 
-/// The version of Redis whose commands, replies and files these are. Client libraries choose features by
-/// what INFO and HELLO report, so it must be one they know.
+/// Version of Redis whose commands, replies and files this implements. Client libraries choose features by
+/// the version in INFO and HELLO, so it must be one they know.
 pub const REDIS_VERSION: &str = "7.2.0";
 
-/// The examples of the README compile.
+/// Compiles the examples of the README.
 #[cfg(doctest)]
 #[doc = include_str!("../README.md")]
 mod readme {}

@@ -1,36 +1,36 @@
-//! The first line of a library of functions: `#!` and the engine that runs it, and `name=` and its name.
+//! Parser of the first line of a library of functions: `#!` and its engine, then `name=` and its name.
 
 use tierce_wire::words;
 
-/// What the first line of a library says.
+/// First line of a library.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Header {
-    /// The engine that runs it, as it is written there. Case makes no difference to engines.
+    /// Name of its engine, as written. Engine names are case-insensitive.
     pub engine: Vec<u8>,
-    /// Its name.
+    /// Name of the library.
     pub name: Vec<u8>,
 }
 
-/// Why code is no library. The texts are those that clients of Redis know.
+/// Reason why code is not a library. The texts are those that Redis' clients know.
 #[derive(Clone, PartialEq, Eq, Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum HeaderError {
-    /// It does not begin with `#!`.
+    /// The code does not begin with `#!`.
     #[error("Missing library metadata")]
     Missing,
-    /// The line does not end, or its quotes do not.
+    /// The line, or a quoted string in it, has no end.
     #[error("Invalid library metadata")]
     Malformed,
-    /// There is something else than a name.
+    /// There is an argument other than the name.
     #[error("Invalid metadata value given: {}", String::from_utf8_lossy(.0))]
     Unknown(Vec<u8>),
-    /// It has several names.
+    /// There are several names.
     #[error("Invalid metadata value, name argument was given multiple times")]
     TwoNames,
-    /// It has none.
+    /// There is no name.
     #[error("Library name was not given")]
     NoName,
-    /// A name has other characters.
+    /// The name has invalid characters or is empty.
     #[error(
         "Library names can only contain letters, numbers, or underscores(_) and must be at least one \
          character long"
@@ -39,13 +39,13 @@ pub enum HeaderError {
 }
 
 impl Header {
-    /// Reads the first line of `code`.
+    /// Parses the first line of `code`.
     ///
     /// # Errors
-    /// If that is no first line of a library.
+    /// If it is not the first line of a library.
     pub fn parse(code: &[u8]) -> Result<Self, HeaderError> {
         let rest = code.strip_prefix(b"#!").ok_or(HeaderError::Missing)?;
-        // Redis reads a string of C.
+        // Redis reads a C string, which ends at a zero byte.
         let end = rest.iter().position(|byte| matches!(byte, b'\n' | 0));
         let end = end.filter(|end| rest[*end] == b'\n').ok_or(HeaderError::Malformed)?;
         let line = &code[..end + 2];

@@ -1,6 +1,6 @@
-//! The progress of the load at the start.
+//! Progress of the load at the start.
 //!
-//! One thread loads. Any other thread can check whether the load is over, with one atomic load, or cancel it.
+//! One thread loads. Any other thread can check with one atomic load if the load has ended, or cancel it.
 //!
 //! **Invariant:** until [`Loading::end`], only the loading thread looks at keys, because the data is incomplete.
 
@@ -15,12 +15,12 @@ use parking_lot::{Condvar, Mutex};
 
 use crate::clock::unix_ms;
 
-/// The load was given up, because the end of the server was asked for.
+/// The load was aborted because the server was asked to shut down.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("loading was given up")]
 pub struct GivenUp;
 
-/// See the module. One that has not begun is over.
+/// State of a load; see the head of the module. A load that has not begun counts as ended.
 #[derive(Debug, Default)]
 pub struct Loading {
     is_on: AtomicBool,
@@ -29,90 +29,90 @@ pub struct Loading {
     begun_ms: AtomicI64,
     total_bytes: AtomicU64,
     loaded_bytes: AtomicU64,
-    /// A rest after each item, in microseconds: `key-load-delay`, for tests that need a load to take long.
+    /// Pause after each item, in microseconds: `key-load-delay`, for tests that need a slow load.
     delay_us: AtomicU64,
-    /// Ends a rest.
+    /// Lock and signal to end a pause.
     changes: Mutex<()>,
     changed: Condvar,
 }
 
-/// The progress of a running load.
+/// Progress of a running load.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct LoadingReport {
-    /// When it began, in Unix milliseconds.
+    /// Unix milliseconds of its begin.
     pub begun_ms: i64,
-    /// Bytes to be loaded, as far as that is known.
+    /// Bytes to load, as far as known.
     pub total_bytes: u64,
-    /// Bytes that are loaded: at most `total_bytes`.
+    /// Loaded bytes, at most `total_bytes`.
     pub loaded_bytes: u64,
     /// Estimated seconds until the end, at the rate so far. `None` before anything was loaded.
     pub eta_seconds: Option<u64>,
 }
 
 impl Loading {
-    /// Begins.
+    /// Notes the begin of the load.
     pub fn begin(&self) {
         self.begun_ms.store(unix_ms(), Relaxed);
         self.is_on.store(true, Release);
     }
 
-    /// There are so many bytes to be loaded.
+    /// Sets the number of bytes to load.
     pub fn expect(&self, total_bytes: u64) {
         self.loaded_bytes.store(0, Relaxed);
         self.total_bytes.store(total_bytes, Relaxed);
     }
 
-    /// Everything is loaded. A thread that observes this sees all data.
+    /// Notes that everything is loaded. A thread that observes this sees all data.
     pub fn end(&self) {
         self.is_on.store(false, Release);
     }
 
-    /// Whether data are being loaded.
+    /// Returns true while data is being loaded.
     #[inline]
     #[must_use]
     pub fn is_on(&self) -> bool {
         self.is_on.load(Acquire)
     }
 
-    /// Has the load end soon, without its data.
+    /// Aborts the load soon, without its data.
     pub fn give_up(&self) {
         self.is_given_up.store(true, Relaxed);
         self.end_rest();
     }
 
-    /// Whether that was asked for.
+    /// Returns true if the load was aborted.
     #[must_use]
     pub fn is_given_up(&self) -> bool {
         self.is_given_up.load(Relaxed)
     }
 
-    /// A bar shows how far it is, so the log has no lines of that.
+    /// Notes that a progress bar is shown, so that the log has no progress lines.
     pub fn show_elsewhere(&self) {
         self.is_shown.store(true, Relaxed);
     }
 
-    /// How far it is, for the log: `None` if a bar shows it, or nothing is being loaded.
+    /// Returns the progress for the log. Returns `None` if a bar shows it, or nothing is being loaded.
     #[must_use]
     pub fn report_for_log(&self) -> Option<LoadingReport> {
         self.report().filter(|_| !self.is_shown.load(Relaxed))
     }
 
-    /// Has it rest so long after each item from now on. A rest of before ends.
+    /// Sets the pause after each item. Ends a current pause.
     pub fn set_delay(&self, delay: Duration) {
         self.delay_us.store(u64::try_from(delay.as_micros()).unwrap_or(u64::MAX), Relaxed);
         self.end_rest();
     }
 
-    /// Whether it rests now and then.
+    /// Returns true if the load pauses after each item.
     #[must_use]
     pub fn is_slowed(&self) -> bool {
         self.delay_us.load(Relaxed) != 0
     }
 
-    /// One more item is loaded, a key or a record of the log, and with it so many bytes.
+    /// Notes that one more item, a key or a log record, is loaded, and the total of loaded bytes.
     ///
     /// # Errors
-    /// When there is to be no other.
+    /// When the load was aborted.
     #[inline]
     pub fn note(&self, loaded_bytes: u64) -> Result<(), GivenUp> {
         self.loaded_bytes.store(loaded_bytes, Relaxed);
@@ -122,7 +122,7 @@ impl Loading {
         if self.is_given_up() { Err(GivenUp) } else { Ok(()) }
     }
 
-    /// Rests for the delay, or until it changes.
+    /// Pauses for the delay, or until it changes.
     #[cold]
     fn rest(&self) {
         let mut changes = self.changes.lock();
@@ -133,12 +133,12 @@ impl Loading {
     }
 
     fn end_rest(&self) {
-        // Who is about to rest has looked before, or will look behind this.
+        // A thread that is about to pause has either checked under this lock before, or will see the change.
         drop(self.changes.lock());
         self.changed.notify_all();
     }
 
-    /// How far it is; `None` when nothing is being loaded.
+    /// Returns the progress. Returns `None` when nothing is being loaded.
     #[must_use]
     pub fn report(&self) -> Option<LoadingReport> {
         if !self.is_on() {
@@ -146,7 +146,7 @@ impl Loading {
         }
         let (begun_ms, loaded_bytes) =
             (self.begun_ms.load(Relaxed), self.loaded_bytes.load(Relaxed));
-        // The end of a log is not counted before.
+        // The last records of a log are not counted in advance.
         let total_bytes = self.total_bytes.load(Relaxed).max(loaded_bytes);
         let took_ms = unix_ms().saturating_sub(begun_ms).max(0).unsigned_abs();
         let left = u128::from(total_bytes - loaded_bytes);
@@ -157,14 +157,14 @@ impl Loading {
 }
 
 impl LoadingReport {
-    /// The part that is loaded, in percent.
+    /// Returns the loaded part in percent.
     #[must_use]
     pub fn percent(&self) -> f64 {
         self.loaded_bytes as f64 * 100.0 / self.total_bytes.max(1) as f64
     }
 }
 
-/// A line for the log: `2576 of 8589 MB, 130 s left`.
+/// Formats a line for the log: `2576 of 8589 MB, 130 s left`.
 impl Display for LoadingReport {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         const MB: u64 = 1_000_000;
@@ -193,7 +193,7 @@ mod tests {
         assert_eq!(large.to_string(), "2576 of 8589 MB, 130 s left");
         let begun = LoadingReport { loaded_bytes: 0, eta_seconds: None, ..large };
         assert_eq!(begun.to_string(), "0 of 8589 MB");
-        // More than was expected.
+        // More bytes than expected are loaded.
         loading.note(300).unwrap();
         let report = loading.report().unwrap();
         assert_eq!((report.total_bytes, report.eta_seconds), (300, Some(0)));

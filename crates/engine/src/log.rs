@@ -1,7 +1,7 @@
-//! The server's log: one line for each event, with time, level and role.
+//! The server's log: one line per event, with time, level and role.
 //!
-//! A line has the format of Redis, so that its tools can read it, except that the time is always in UTC; or it is a
-//! JSON object, for log collectors (`log-format`):
+//! A line has Redis' format, so that its tools can read it, except that the time is always in UTC. With `log-format` it
+//! is a JSON object instead, for log collectors:
 //!
 //! ```text
 //! 4711:M 20 Nov 2026 21:01:04.123 * Listening on 127.0.0.1:6379
@@ -11,9 +11,9 @@
 //! The sign is the level: `.` debug, `-` verbose, `*` notice, `#` warning. The letter is the
 //! role: `M` for a primary, `S` for a replica.
 //!
-//! The server logs few lines, and none on the path of a request, so it needs no spans, filters or buffering, and no
-//! logging framework; serde_json escapes the messages. Keys and values are never logged. A line that cannot be written
-//! is dropped: there is nowhere else to report it.
+//! The server logs few lines, and none while it executes requests. So it needs no spans, filters, buffering or logging
+//! framework; serde_json escapes the messages. Keys and values are never logged. A line that cannot be written is
+//! dropped, because there is nowhere else to report it.
 
 use std::ffi::{OsStr, OsString};
 use std::fmt::Display;
@@ -29,15 +29,15 @@ use crate::clock::unix_ms;
 use crate::utc::Utc;
 use tierce_config::{LogFormat, LogLevel};
 
-/// Bytes of one line at most; the rest is cut off. Of a JSON object, the message has that many at most.
+/// Maximum length of a line in bytes; the rest is truncated. In a JSON object it limits the message.
 const LINE_LEN_MAX: usize = 1024;
 
-/// Where the lines go, and from which level on. Shared by all threads.
+/// Destination and level of the lines. Shared by all threads.
 #[derive(Debug)]
 pub struct Log {
-    /// The least level that is written, as [`LogLevel`] counts them.
+    /// Lowest level that is written, as the number of a [`LogLevel`].
     least: AtomicU8,
-    /// Whether the server follows a primary.
+    /// True if the server follows a primary.
     is_replica: AtomicBool,
     out: Mutex<Out>,
 }
@@ -45,7 +45,7 @@ pub struct Log {
 #[derive(Debug)]
 struct Out {
     format: LogFormat,
-    /// Where the file is, whatever the working directory becomes.
+    /// Absolute path of the file, independent of the working directory.
     path: Option<PathBuf>,
     sink: Sink,
 }
@@ -56,23 +56,23 @@ enum Sink {
     File(File),
 }
 
-/// How a text stands out on a terminal.
+/// Highlighting of a text on a terminal.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Colour {
-    /// Titles.
+    /// For titles.
     Bold,
-    /// Labels.
+    /// For labels.
     Faint,
-    /// What is well.
+    /// For success.
     Green,
-    /// Warnings.
+    /// For warnings.
     Yellow,
-    /// Errors.
+    /// For errors.
     Red,
 }
 
 impl Colour {
-    /// The text in this colour, if the stream is a terminal that has colours and `NO_COLOR` does not forbid them.
+    /// Returns the text in this colour, if the stream is a terminal with colours and `NO_COLOR` does not forbid them.
     pub fn paint(self, text: &str, stream: &impl IsTerminal) -> String {
         let wanted =
             stream.is_terminal() && shows_colours(&variable("TERM"), &variable("NO_COLOR"));
@@ -95,12 +95,12 @@ fn variable(name: &str) -> OsString {
     std::env::var_os(name).unwrap_or_default()
 }
 
-/// Whether a terminal shows colours, by the variables of the environment.
+/// Returns true if a terminal shows colours, by these environment variables.
 fn shows_colours(term: &OsStr, no_color: &OsStr) -> bool {
     !term.is_empty() && term != "dumb" && no_color.is_empty()
 }
 
-/// The file of `logfile` cannot be written.
+/// Failure to open the file of `logfile`.
 #[derive(Debug, thiserror::Error)]
 #[error("could not open the log {}: {source}{}", path.display(), crate::next_step::of_system(source))]
 pub struct LogError {
@@ -109,7 +109,7 @@ pub struct LogError {
 }
 
 impl Log {
-    /// A log that appends to the file at `path`, or writes to the standard output.
+    /// Opens a log that appends to the file at `path`, or writes to the standard output.
     ///
     /// # Errors
     /// When the file cannot be opened or created.
@@ -124,11 +124,11 @@ impl Log {
         Ok(Self { least, is_replica, out })
     }
 
-    /// Opens the file again by its name: after a rotation has renamed it, lines go into a new one. The standard output
-    /// stays.
+    /// Opens the file again by its name, so that a new file is used after a rotation has renamed it. Does nothing on
+    /// the standard output.
     ///
     /// # Errors
-    /// When the file cannot be opened or created. Lines go on into the one before.
+    /// When the file cannot be opened or created. The old file stays in use then.
     pub fn reopen(&self) -> Result<(), LogError> {
         let mut out = self.out.lock();
         if let Some(path) = &out.path {
@@ -137,47 +137,47 @@ impl Log {
         Ok(())
     }
 
-    /// Writes lines of this form from now on.
+    /// Sets the format of the lines.
     pub fn set_format(&self, format: LogFormat) {
         self.out.lock().format = format;
     }
 
-    /// Says in each line from now on whether the server is a replica.
+    /// Sets the role that the lines show.
     pub fn set_replica(&self, is_replica: bool) {
         self.is_replica.store(is_replica, Relaxed);
     }
 
-    /// Writes lines of this level and above from now on.
+    /// Sets the lowest level that is written.
     pub fn set_level(&self, level: LogLevel) {
         self.least.store(level as u8, Relaxed);
     }
 
-    /// Whether lines of this level are written.
+    /// Returns true if lines of this level are written.
     pub fn writes(&self, level: LogLevel) -> bool {
         level as u8 >= self.least.load(Relaxed)
     }
 
-    /// Whether the lines go into a file.
+    /// Returns true if the lines go into a file.
     pub fn is_file(&self) -> bool {
         matches!(self.out.lock().sink, Sink::File(_))
     }
 
-    /// What may help to find a fault.
+    /// Logs details for debugging.
     pub fn debug(&self, message: impl Display) {
         self.write(LogLevel::Debug, &message);
     }
 
-    /// Connections and the like.
+    /// Logs connections and similar events.
     pub fn verbose(&self, message: impl Display) {
         self.write(LogLevel::Verbose, &message);
     }
 
-    /// What an operator wants to see.
+    /// Logs an event of interest to an operator.
     pub fn notice(&self, message: impl Display) {
         self.write(LogLevel::Notice, &message);
     }
 
-    /// What an operator has to see.
+    /// Logs an event that needs the attention of an operator.
     pub fn warning(&self, message: impl Display) {
         self.write(LogLevel::Warning, &message);
     }
@@ -201,10 +201,10 @@ impl Log {
     }
 }
 
-/// Removes what the line on a terminal has: the bar of a load, which is drawn again below.
+/// Clears a terminal line with the progress bar of a load, which is drawn again below.
 const CLEAR_LINE: &str = "\r\x1b[K";
 
-/// Writes to the standard output, where a person may read: warnings stand out there.
+/// Writes to the standard output. On a terminal, warnings are highlighted.
 fn write_coloured(line: &str, level: LogLevel) -> io::Result<()> {
     let stdout = io::stdout();
     let text = match level < LogLevel::Warning {
@@ -222,7 +222,7 @@ fn open_file(path: &Path) -> Result<File, LogError> {
     opened.map_err(|source| LogError { path: path.to_owned(), source })
 }
 
-/// What a line tells.
+/// Data of a line.
 struct Event<'a> {
     pid: u32,
     is_replica: bool,
@@ -231,7 +231,7 @@ struct Event<'a> {
     message: &'a dyn Display,
 }
 
-/// A line in JSON. Members are added, and never renamed.
+/// A line in JSON. Members may be added, but are never renamed.
 #[derive(Serialize)]
 struct JsonLine<'a> {
     time: &'a str,
@@ -242,7 +242,7 @@ struct JsonLine<'a> {
 }
 
 impl Event<'_> {
-    /// A whole line as Redis writes it, with its end.
+    /// Returns a whole line in Redis' format, with its end.
     fn as_of_redis(&self) -> String {
         let Self { pid, is_replica, unix_ms, level, message } = self;
         let sign = match level {
@@ -253,14 +253,14 @@ impl Event<'_> {
         };
         let role = if *is_replica { 'S' } else { 'M' };
         let mut line = format!("{pid}:{role} {} {sign} {message}", Utc(*unix_ms));
-        // Peers have a part in some messages, and none of them shall look like two.
+        // Some messages contain data of peers, which must not break a line into two.
         line.retain(|c| !c.is_control());
         cut(&mut line);
         line.push('\n');
         line
     }
 
-    /// A whole line as JSON, with its end. Control characters are escaped, so it is one line as well.
+    /// Returns a whole line as JSON, with its end. Control characters are escaped, so it is a single line too.
     fn as_json(&self) -> String {
         let level = match self.level {
             LogLevel::Debug => "debug",
@@ -283,7 +283,7 @@ impl Event<'_> {
     }
 }
 
-/// Cuts off what is longer than a line may be, between two characters.
+/// Truncates a text to the maximum length, between two characters.
 fn cut(text: &mut String) {
     let mut len = text.len().min(LINE_LEN_MAX);
     while !text.is_char_boundary(len) {
@@ -367,7 +367,7 @@ mod tests {
         let new = std::fs::read_to_string(&path).unwrap();
         assert!(new.starts_with('{') && new.ends_with("\"three\"}\n"), "{new}");
 
-        // What cannot be opened leaves the log where it is.
+        // If the file cannot be opened, the log stays in use.
         std::fs::remove_file(&path).unwrap();
         std::fs::create_dir(&path).unwrap();
         let error = log.reopen().unwrap_err().to_string();

@@ -1,13 +1,13 @@
-//! What a user can do about an error, as the end of a message: empty, or `; ` and a few words.
+//! Remedies for errors, as the end of a message: empty, or `; ` and a few words.
 //!
-//! Messages name the cause; these name what comes next. They are for people at a terminal and readers of the log, so
+//! Messages name the cause; these name the next step. They are for people at a terminal and readers of the log, so
 //! errors that only reach clients have none.
 
 use std::io::{self, ErrorKind};
 
 use tierce_storage::Error;
 
-/// About a store that cannot be opened, read or written.
+/// Returns the remedy for a store that cannot be opened, read or written.
 #[must_use]
 pub fn of_store(error: &Error) -> &'static str {
     match error {
@@ -28,7 +28,7 @@ pub fn of_store(error: &Error) -> &'static str {
     }
 }
 
-/// About a file or directory for which the system refuses something.
+/// Returns the remedy for a system error about a file or directory.
 #[must_use]
 pub fn of_system(error: &io::Error) -> &'static str {
     match error.kind() {
@@ -45,7 +45,7 @@ pub fn of_system(error: &io::Error) -> &'static str {
     }
 }
 
-/// About an address that cannot be listened on.
+/// Returns the remedy for an address on which the server cannot listen.
 #[must_use]
 pub fn of_listening(error: &io::Error) -> &'static str {
     match error.kind() {

@@ -7,16 +7,13 @@ use std::io::{self, Read};
 
 use tierce_keyspace::interleaving;
 
-/// A random word.
+/// Returns a random word.
 pub fn word() -> u64 {
-    // Each state is keyed from the system's randomness and differs from the one before.
+    // The standard library seeds each state from the system's randomness, and no two are equal.
     interleaving::random_word().unwrap_or_else(|| RandomState::new().build_hasher().finish())
 }
 
-/// Fills `bytes` with unpredictable bytes: for passwords.
-///
-/// # Errors
-/// When the system has no such device.
+/// Fills `bytes` with unpredictable bytes, for passwords.
 pub fn fill(bytes: &mut [u8]) -> io::Result<()> {
     File::open("/dev/urandom")?.read_exact(bytes)
 }

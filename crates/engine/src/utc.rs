@@ -1,26 +1,26 @@
-//! Moments as people read them: the calendar in UTC.
+//! Moments in a readable form: the calendar in UTC.
 
 use std::fmt::{self, Display};
 use std::str::FromStr;
 
 const DAYS_OF_400_YEARS: i64 = 146_097;
 
-/// 1 March of the year 0 is this many days before 1970.
+/// Number of days from 1 March of the year 0 to 1970.
 const DAYS_BEFORE_1970: i64 = 719_468;
 
-/// A moment, in Unix milliseconds, as `20 Nov 2026 21:01:04.123`.
+/// A moment in Unix milliseconds, formatted as `20 Nov 2026 21:01:04.123`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Utc(pub i64);
 
 impl Utc {
-    /// Day (from 1), month (from 0), year, and milliseconds of the day.
+    /// Returns the day (from 1), month (from 0), year, and milliseconds of the day.
     fn parts(&self) -> (i64, usize, i64, i64) {
         const DAY_MS: i64 = 86_400_000;
         let (day, month, year) = civil(self.0.div_euclid(DAY_MS));
         (day, month, year, self.0.rem_euclid(DAY_MS))
     }
 
-    /// As `2026-11-20T21:01:04.123Z`.
+    /// Formats the moment as `2026-11-20T21:01:04.123Z`.
     #[must_use]
     pub fn rfc3339(&self) -> String {
         let (day, month, year, ms) = self.parts();
@@ -31,7 +31,7 @@ impl Utc {
 impl FromStr for Utc {
     type Err = String;
 
-    /// Reads `2026-11-20T21:01:04.123Z`. The fraction may be left out, and a space may be in place of the `T`.
+    /// Parses `2026-11-20T21:01:04.123Z`. The fraction is optional, and a space may replace the `T`.
     fn from_str(text: &str) -> Result<Self, String> {
         parse(text).ok_or_else(|| {
             format!("{text}: not a moment in UTC; expected one such as 2026-11-20T21:01:04.123Z")
@@ -52,12 +52,12 @@ fn parse(text: &str) -> Option<Utc> {
     }
     let ms = digits(&format!("{fraction:0<3}"))?;
     let days = days(day, month, year);
-    // A day that its month does not have is another day.
+    // A day that its month does not have converts to a different day.
     let is_day = civil(days) == (day, usize::try_from(month).ok()?, year);
     is_day.then(|| Utc((((days * 24 + hour) * 60 + minute) * 60 + second) * 1000 + ms))
 }
 
-/// A number of up to four digits, and nothing else.
+/// Parses a number of up to four digits, without other characters.
 fn digits(text: &str) -> Option<i64> {
     let is_number = (1..=4).contains(&text.len()) && text.bytes().all(|byte| byte.is_ascii_digit());
     text.parse().ok().filter(|_| is_number)
@@ -72,7 +72,7 @@ impl Display for Utc {
     }
 }
 
-/// Milliseconds of a day as `21:01:04.123`.
+/// Milliseconds of a day, formatted as `21:01:04.123`.
 struct TimeOfDay(i64);
 
 impl Display for TimeOfDay {
@@ -83,10 +83,10 @@ impl Display for TimeOfDay {
     }
 }
 
-/// Day (from 1), month (from 0) and year of a day counted from 1 January 1970.
+/// Returns the day (from 1), month (from 0) and year of a day counted from 1 January 1970.
 ///
-/// Counts in years that begin in March: then the leap day is the last of its year, and the months
-/// before have a regular pattern of 153 days for five.
+/// Counts in years that begin in March. Then the leap day is the last of its year, and the months before have
+/// a regular pattern of 153 days for five.
 fn civil(days: i64) -> (i64, usize, i64) {
     let days = days + DAYS_BEFORE_1970;
     let day_of_400_years = days.rem_euclid(DAYS_OF_400_YEARS);
@@ -101,7 +101,7 @@ fn civil(days: i64) -> (i64, usize, i64) {
     (day, month as usize, year)
 }
 
-/// The reverse of [`civil`].
+/// Does the reverse of [`civil`].
 fn days(day: i64, month: i64, year: i64) -> i64 {
     let year = year - i64::from(month < 2);
     let day_of_year = (153 * ((month + 10) % 12) + 2) / 5 + day - 1;

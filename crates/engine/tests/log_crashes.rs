@@ -1,9 +1,9 @@
-//! A keyspace whose changes go to a log on a simulated disk, with compactions underway and values that
-//! go to disk and come back, after kills and power cuts at many moments.
+//! Tests of a keyspace with a log on a simulated disk, with running compactions and values that go to disk and come
+//! back, after kills and power cuts at many moments.
 //!
-//! What comes back is the state after some prefix of what was done: after a kill of everything that
-//! had returned, after a power cut at least of what had been synced. Each change leads to a place in a stream, and the
-//! place that comes back is that of the state.
+//! The recovered state is that after some prefix of the changes: after a kill of all that had returned, after a power
+//! cut of at least all that had been synced. Each change has an offset in a stream, and the recovered offset is that
+//! of the state.
 
 use std::collections::BTreeMap;
 use std::path::Path;
@@ -13,7 +13,7 @@ use parking_lot::RwLock;
 use tierce_harness::{Random, effort};
 use tierce_keyspace::log::{Checkpoint, LogSink, Pass, RecordKind, Replay};
 use tierce_keyspace::{
-    Cleaning, DbIndex, Expiry, Freeing, Keyspace, Options, Removal, SpillBatch, StreamPlace,
+    Cleaning, DbIndex, Expiry, Freeing, Keyspace, Options, Removal, SpillBatch, StreamPosition,
     flush_dbs, for_each_entry, gather_cold, leave_to_disk, swap_dbs,
 };
 use tierce_storage::disk::SimDisk;
@@ -23,7 +23,7 @@ const NOW_MS: i64 = 1_000_000;
 const DATABASES: usize = 2;
 const STEPS: usize = 160;
 
-/// The log as the keyspace sees it; there once the keyspace is loaded.
+/// The log sink of the keyspace; `Some` once the keyspace is loaded.
 #[derive(Default)]
 struct Log(RwLock<Option<Wal>>);
 
@@ -97,12 +97,13 @@ fn spill(keyspace: &Keyspace, rounds: u64) {
 
 fn write(keyspace: &Keyspace, batch: &mut SpillBatch) {
     let store = keyspace.cold_store().expect("a store");
-    let places = store.write(batch.values(), Durable::Yes, Origin::Memory).expect("the disk works");
-    leave_to_disk(&mut keyspace.locks(), batch, &places, NOW_MS);
+    let positions =
+        store.write(batch.values(), Durable::Yes, Origin::Memory).expect("the disk works");
+    leave_to_disk(&mut keyspace.locks(), batch, &positions, NOW_MS);
     batch.clear(0);
 }
 
-/// Moves values together, and removes what is dead, in the order that the server keeps.
+/// Moves values together, and removes dead segments, in the order that the server keeps.
 fn clean(keyspace: &Keyspace, log: &Log) {
     let store = keyspace.cold_store().expect("a store");
     let (mut batch, mut cleaning) = (SpillBatch::default(), Cleaning::begin(store.sparse(0.6)));
@@ -116,13 +117,13 @@ fn clean(keyspace: &Keyspace, log: &Log) {
     store.remove(&dead).expect("the disk works");
 }
 
-/// Changes a key, or several as one, which leads to this offset of a stream.
+/// Changes a key, or several as one change, with this offset in a stream.
 fn change(keyspace: &Keyspace, random: &mut Random, offset: u64) {
     let db = keyspace.db_index(random.u64_below(DATABASES as u64) as usize).expect("a database");
     let names = [[b'k', random.u64_below(12) as u8], [b'k', random.u64_below(12) as u8]];
     let [key, other] = [keyspace.key(&names[0]), keyspace.key(&names[1])];
     let mut locks = keyspace.locks();
-    locks.lead_to(StreamPlace { stream: [b'a'; 40], offset, db: DbIndex::ZERO });
+    locks.lead_to(StreamPosition { stream: [b'a'; 40], offset, db: DbIndex::ZERO });
     match random.u64_below(16) {
         0 => _ = locks.db(db, key.hash(), NOW_MS).remove(key),
         1 => _ = locks.db(db, key.hash(), NOW_MS).append(key, b"+more").expect("short"),
@@ -163,10 +164,10 @@ fn change(keyspace: &Keyspace, random: &mut Random, offset: u64) {
     }
 }
 
-/// The state after each step, and what of it is certain.
+/// The state after each step, and its guarantees.
 struct History {
     states: Vec<State>,
-    /// For each step: calls of the disk when it had returned, and the last step that was synced then.
+    /// For each step: the number of disk calls when it returned, and the last step that was synced then.
     returned: Vec<(u64, usize)>,
 }
 
@@ -227,9 +228,9 @@ fn check(
         history.states[certain..=latest].contains(&found),
         "{context}: {found:?} is no state of the steps {certain} to {latest}"
     );
-    let offset = keyspace.stream_place().map_or(0, |place| place.offset);
+    let offset = keyspace.stream_position().map_or(0, |position| position.offset);
     assert_eq!(found, history.states[offset as usize], "{context}: the place is {offset}");
-    // Life goes on, through another crash.
+    // The server continues, through another crash.
     let mut random = Random::new(calls);
     change(&keyspace, &mut random, 1000);
     let before = state(&keyspace);

@@ -1,4 +1,4 @@
-//! The engine: histories, crashes and the life of a log.
+//! Tests of the engine: histories, crashes and the life of a log.
 //!
 //! One program for all files: linking one for each would take longer than running them.
 

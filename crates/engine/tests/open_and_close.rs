@@ -1,4 +1,4 @@
-//! An engine that a program opens by itself, without a server around it.
+//! Tests of an engine that a program opens by itself, without a server around it.
 
 use std::io::{self, Write};
 use std::path::Path;
@@ -11,7 +11,7 @@ use tierce_engine::log::Log;
 use tierce_engine::persistence::{Cause, CopySink, SaveError};
 use tierce_engine::{Engine, OpenError, ReloadError};
 use tierce_harness::TempDir;
-use tierce_keyspace::{DbIndex, Expiry, Policy, StreamPlace, VersionFor, for_each_entry};
+use tierce_keyspace::{DbIndex, Expiry, Policy, StreamPosition, VersionFor, for_each_entry};
 use tierce_storage::disk::OsDisk;
 
 fn settings(dir: &Path, more: &[&str]) -> Settings {
@@ -46,7 +46,7 @@ fn what_was_set_is_there_again_but_for_what_has_expired() {
     let dir = TempDir::new();
     let engine = open(dir.path(), &[]).expect("a new store");
     set(&engine, "kept", Expiry::Never);
-    // Long over, by the clock of the machine.
+    // Long past, by the clock of the machine.
     set(&engine, "expired", Expiry::At(1000));
     engine.close();
     let engine = open(dir.path(), &[]).expect("the store");
@@ -69,7 +69,7 @@ fn without_a_log_the_snapshot_counts() {
     engine.close();
 }
 
-/// Takes a full copy, up to so many bytes, and remembers how it ended.
+/// Takes a full copy, up to so many bytes, and records its outcome.
 #[derive(Clone, Default)]
 struct Sink {
     bytes: Arc<Mutex<Vec<u8>>>,
@@ -136,7 +136,7 @@ fn a_copy_that_is_not_wanted_any_more_replaces_nothing() {
     locks.release();
     engine.persistence.wait(begun.expect("no other save")).expect("nothing fails");
     set(&engine, "written since", Expiry::Never);
-    let place = StreamPlace { stream: [b'a'; 40], offset: 1, db: DbIndex::ZERO };
+    let place = StreamPosition { stream: [b'a'; 40], offset: 1, db: DbIndex::ZERO };
     let replaced = engine.replace_all(&file, &mut locks, place, || false);
     assert!(matches!(replaced, Err(ReloadError::NotWanted)), "{replaced:?}");
     locks.release();
@@ -148,7 +148,7 @@ fn a_copy_that_is_not_wanted_any_more_replaces_nothing() {
     engine.close();
 }
 
-/// The bytes of a snapshot with more keys than are loaded at once.
+/// Returns the bytes of a snapshot with more keys than are loaded at once.
 fn snapshot_of_many_keys() -> Vec<u8> {
     let dir = TempDir::new();
     let engine = open(dir.path(), &["--appendonly", "no"]).expect("a new store");
@@ -162,7 +162,7 @@ fn snapshot_of_many_keys() -> Vec<u8> {
     std::fs::read(file).expect("a snapshot")
 }
 
-/// Also in a server without data, where it is not checked in advance.
+/// Holds also for a server without data, which does not verify the file in advance.
 #[test]
 fn nothing_of_a_damaged_copy_stays() {
     let mut bytes = snapshot_of_many_keys();
@@ -176,7 +176,7 @@ fn nothing_of_a_damaged_copy_stays() {
         }
         let before = keys(&engine);
         let damaged = dir.path().join("damaged.rdb");
-        let place = StreamPlace { stream: [b'a'; 40], offset: 1, db: DbIndex::ZERO };
+        let place = StreamPosition { stream: [b'a'; 40], offset: 1, db: DbIndex::ZERO };
         for len in [bytes.len(), middle] {
             std::fs::write(&damaged, &bytes[..len]).expect("a file");
             let mut locks = engine.keyspace.locks();
@@ -195,7 +195,7 @@ fn nothing_of_a_damaged_copy_stays() {
     }
 }
 
-/// Also without a log, where the server is made empty before it loads.
+/// Holds also without a log, where the server is emptied before the load.
 #[test]
 fn a_value_that_is_too_long_is_noticed_before_the_old_data_go() {
     let (dir, file) = (TempDir::new(), b"REDIS0010\xfe\x00\x00\x01k\x80\x00\x20\x00\x00".to_vec());
@@ -207,7 +207,7 @@ fn a_value_that_is_too_long_is_noticed_before_the_old_data_go() {
     let engine = open(dir.path(), &options).expect("a new store");
     set(&engine, "of before", Expiry::Never);
     let mut locks = engine.keyspace.locks();
-    let place = StreamPlace { stream: [b'a'; 40], offset: 1, db: DbIndex::ZERO };
+    let place = StreamPosition { stream: [b'a'; 40], offset: 1, db: DbIndex::ZERO };
     let replaced = engine.replace_all(&path, &mut locks, place, || true);
     let error = replaced.map(drop).expect_err("the limit is lower").to_string();
     assert!(
@@ -219,7 +219,7 @@ fn a_value_that_is_too_long_is_noticed_before_the_old_data_go() {
     engine.close();
 }
 
-/// Without a log nothing has to be there at any moment, so that the server is made empty first.
+/// A server without a log may lack data for a moment, so it is emptied first.
 #[test]
 fn a_copy_that_breaks_off_without_a_log_leaves_nothing() {
     let dir = TempDir::new();
@@ -228,7 +228,7 @@ fn a_copy_that_breaks_off_without_a_log_leaves_nothing() {
     let engine = open(dir.path(), &["--appendonly", "no"]).expect("a new store");
     set(&engine, "of before", Expiry::Never);
     let mut locks = engine.keyspace.locks();
-    let place = StreamPlace { stream: [b'a'; 40], offset: 1, db: DbIndex::ZERO };
+    let place = StreamPosition { stream: [b'a'; 40], offset: 1, db: DbIndex::ZERO };
     let break_off = || {
         std::fs::write(&file, &bytes[..bytes.len() / 2]).expect("a file");
         true
@@ -236,11 +236,11 @@ fn a_copy_that_breaks_off_without_a_log_leaves_nothing() {
     let replaced = engine.replace_all(&file, &mut locks, place, break_off);
     assert!(matches!(replaced, Err(ReloadError::Load(_))), "{replaced:?}");
     drop(locks);
-    assert_eq!((keys(&engine), engine.keyspace.stream_place()), (Vec::new(), None));
+    assert_eq!((keys(&engine), engine.keyspace.stream_position()), (Vec::new(), None));
     engine.close();
 }
 
-/// Values that are longer than what is read ahead, among many short ones, into a replica whose own feed pauses.
+/// Values longer than the read-ahead, among many short ones, go into a replica whose own feed is paused.
 #[test]
 fn a_copy_replaces_all_and_is_no_change_for_a_follower_that_pauses() {
     const LONG: usize = 3 << 20;
@@ -264,7 +264,7 @@ fn a_copy_replaces_all_and_is_no_change_for_a_follower_that_pauses() {
     locks.release();
     primary.persistence.wait(begun.expect("no other save")).expect("nothing fails");
 
-    let place = StreamPlace { stream: [b'a'; 40], offset: 1, db: DbIndex::ZERO };
+    let place = StreamPosition { stream: [b'a'; 40], offset: 1, db: DbIndex::ZERO };
     for log in ["no", "yes"] {
         let dir = TempDir::new();
         let replica = open(dir.path(), &["--appendonly", log]).expect("a new store");
@@ -275,7 +275,7 @@ fn a_copy_replaces_all_and_is_no_change_for_a_follower_that_pauses() {
         replica.feed.pause(Reader::Replicas);
         let mut locks = replica.keyspace.locks();
         let loaded = replica.replace_all(&file, &mut locks, place, || true).expect("a whole file");
-        assert_eq!((loaded.keys, replica.keyspace.stream_place()), (10_000, Some(place)));
+        assert_eq!((loaded.keys, replica.keyspace.stream_position()), (10_000, Some(place)));
         for number in 0..10_000 {
             let name = key(number);
             let key = replica.keyspace.key(name.as_bytes());
@@ -296,7 +296,7 @@ fn a_copy_replaces_all_and_is_no_change_for_a_follower_that_pauses() {
     primary.close();
 }
 
-/// What was loaded of it stays, and is not the state at the old place in the stream: neither now nor after a restart.
+/// The loaded part stays, and no longer has the old replication offset: neither now nor after a restart.
 #[test]
 fn a_copy_that_breaks_off_while_it_is_loaded_leaves_data_of_no_place() {
     let dir = TempDir::new();
@@ -304,25 +304,25 @@ fn a_copy_that_breaks_off_while_it_is_loaded_leaves_data_of_no_place() {
     std::fs::write(&file, &bytes).expect("a file");
     let engine = open(dir.path(), &["--appendonly", "yes"]).expect("a new store");
     set(&engine, "of before", Expiry::Never);
-    let place = StreamPlace { stream: [b'a'; 40], offset: 1, db: DbIndex::ZERO };
+    let place = StreamPosition { stream: [b'a'; 40], offset: 1, db: DbIndex::ZERO };
     engine.keyspace.set_following(true);
     let mut locks = engine.keyspace.locks();
     locks.move_to(Some(place));
     locks.release();
-    assert_eq!(engine.keyspace.stream_place(), Some(place));
+    assert_eq!(engine.keyspace.stream_position(), Some(place));
     let break_off = || {
         std::fs::write(&file, &bytes[..bytes.len() / 2]).expect("a file");
         true
     };
-    let later = StreamPlace { offset: 2, ..place };
+    let later = StreamPosition { offset: 2, ..place };
     let replaced = engine.replace_all(&file, &mut locks, later, break_off);
     assert!(matches!(replaced, Err(ReloadError::Load(_))), "{replaced:?}");
     drop(locks);
     assert!(keys(&engine).len() > 1, "a part was loaded");
-    assert_eq!(engine.keyspace.stream_place(), None);
+    assert_eq!(engine.keyspace.stream_position(), None);
     engine.close();
     let engine = open(dir.path(), &["--appendonly", "yes"]).expect("the same store");
-    assert_eq!(engine.keyspace.stream_place(), None);
+    assert_eq!(engine.keyspace.stream_position(), None);
     engine.close();
 }
 
@@ -339,7 +339,7 @@ fn a_full_copy_that_fails_is_told_and_held_against_nothing() {
     assert!(told.is_err_and(|error| error.contains("all replicas have gone")));
     let report = engine.persistence.report();
     assert!(report.is_last_ok && report.running.is_none() && !engine.persistence.refuses_writes());
-    // And the next one begins.
+    // The next copy can begin.
     let sink = Sink { bytes_max: usize::MAX, ..Sink::default() };
     let begun = engine.begin_copy(&mut locks, 0, Box::new(sink), || {});
     engine.persistence.wait(begun.expect("no other save")).expect("nothing fails");

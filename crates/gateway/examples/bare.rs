@@ -1,5 +1,5 @@
-//! The upper bound for JSON over HTTP: the same hyper and axum on the same kind of runtime, with a handler that only
-//! says `{"result":"value"}`. Compare requests for each second of processor time with those of the server:
+//! The upper bound for JSON over HTTP: hyper and axum as in the gateway, on this kind of runtime, with a handler that
+//! only returns `{"result":"value"}`. Compare requests per second of CPU time with those of the server:
 //!
 //! ```sh
 //! cargo run --release -p tierce-gateway --example bare -- 8081

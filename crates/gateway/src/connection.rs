@@ -1,9 +1,9 @@
-//! A connection of a client, and its time limits.
+//! A client's connection, and its time limits.
 //!
 //! - The head of a request, and the idle time before it: `http-timeout`. So a client that sends a byte now and then
-//!   holds a connection for that long at most.
-//! - Its body: the same, in `routes`.
-//! - The reply: the same between two parts that the client reads.
+//!   occupies a connection for that long at most.
+//! - Its body: `http-timeout` as well, in `routes`.
+//! - The reply: `http-timeout` between two parts that the client reads.
 
 use std::future::{Future, poll_fn};
 use std::io;
@@ -31,22 +31,21 @@ use crate::credentials::Proven;
 use crate::routes::Routes;
 use crate::shared::Shared;
 
-/// Bytes of the head of a request, and of the part of a body that is received at a time.
+/// Maximum size of the head of a request, and of the part of a body that is received at a time.
 const HEAD_BYTES_MAX: usize = 64 * 1024;
 
-/// The last word to a client for which there is no place.
+/// Reply to a client for which there is no room.
 const TOO_MANY: &[u8] =
     b"HTTP/1.1 503 Service Unavailable\r\nContent-Length: 0\r\nConnection: close\r\n\r\n";
 
-/// Closes a connection for which there is no place. One that is to be encrypted hears nothing: that would take a
-/// handshake.
+/// Closes a connection for which there is no room. An encrypted one gets no reply: that would need a handshake.
 pub(crate) fn turn_away(stream: &TcpStream, is_encrypted: bool) {
     if !is_encrypted {
         let _ = stream.try_write(TOO_MANY);
     }
 }
 
-/// Serves a connection until it ends, encrypted if there is something to encrypt it with.
+/// Serves a connection until it ends, encrypted if TLS is configured.
 pub(crate) async fn serve(
     shared: &Shared,
     service: Routes,
@@ -63,7 +62,7 @@ pub(crate) async fn serve(
     };
     match timeout(limit, tls.accept(stream)).await {
         Ok(Ok(stream)) => serve_http(shared, service, (stream, client), limit, is_ending).await,
-        // What is wrong with a handshake ends its connection, and concerns no other.
+        // A failed handshake ends only its own connection.
         _ => shared.figures.refuse(),
     }
 }
@@ -90,7 +89,7 @@ async fn serve_http<S: AsyncRead + AsyncWrite + Unpin>(
         .serve_connection(TokioIo::new(Patient::new(stream, limit)), service);
     let mut connection = pin!(connection);
     let mut ending = pin!(is_ending.changed());
-    // What is wrong with a connection ends it, and concerns no other.
+    // An error on a connection ends only that connection.
     let is_over = poll_fn(|cx| match connection.as_mut().poll(cx) {
         Poll::Ready(_) => Poll::Ready(true),
         Poll::Pending => ending.as_mut().poll(cx).map(|_| false),
@@ -101,18 +100,18 @@ async fn serve_http<S: AsyncRead + AsyncWrite + Unpin>(
     }
 }
 
-/// The client of a connection, which is in no list of clients.
+/// Creates the client of a connection, which is in no list of clients.
 fn client(peer: SocketAddr, laddr: String) -> Client {
     let local = peer.ip().to_canonical().is_loopback();
     let origin = Origin { addr: peer.to_string(), laddr, local, ..Origin::default() };
     Client::new(origin, clock::unix_ms())
 }
 
-/// A stream whose peer may not take nothing for too long.
+/// Stream that fails if its peer reads nothing for too long.
 struct Patient<S> {
     stream: S,
     limit: Duration,
-    /// When its patience ends, while something is to be sent.
+    /// End of the wait, while something is to be sent.
     deadline: Option<Pin<Box<Sleep>>>,
 }
 
@@ -121,7 +120,7 @@ impl<S> Patient<S> {
         Self { stream, limit, deadline: None }
     }
 
-    /// Passes on what came of an attempt to send.
+    /// Passes on the result of an attempt to send.
     fn wait<T>(&mut self, sent: Poll<io::Result<T>>, cx: &mut Context<'_>) -> Poll<io::Result<T>> {
         if sent.is_ready() {
             self.deadline = None;

@@ -15,8 +15,8 @@ use tokio::time::{sleep, timeout};
 
 use crate::failure::Failure;
 
-/// The header Authorization that was right on a connection before. Its requests need not wait behind the guesses of
-/// others; it is checked each time all the same.
+/// Last valid Authorization header on a connection. Requests with it need not wait behind other clients' wrong
+/// passwords; it is still checked each time.
 #[derive(Clone, Default)]
 pub(crate) struct Proven(Arc<Mutex<Option<HeaderValue>>>);
 
@@ -32,13 +32,13 @@ impl Proven {
     }
 }
 
-/// A name and a password.
+/// Name and password.
 pub(crate) struct Credentials {
     user: Vec<u8>,
     password: Vec<u8>,
 }
 
-/// The rights of the user that a request names, or of the default user if there is no password.
+/// Returns the rights of a request's user, or of the default user if there is no password.
 pub(crate) async fn identify(
     kernel: &Kernel,
     client: &Client,
@@ -58,11 +58,11 @@ fn of_header(kernel: &Kernel, headers: &HeaderMap) -> Result<Option<Credentials>
     Credentials::of(headers, |name| kernel.acl.users.get(name).is_some())
 }
 
-/// A request waits for so long at most until its password is looked at. A client that has gone meanwhile is not noticed,
-/// and connections are few.
+/// Maximum time that a request waits for its password check. A client that disconnects meanwhile is not noticed;
+/// connections are few.
 const TURN_SECONDS_MAX: u64 = 10;
 
-/// The credentials of a request, once they may be looked at: after many wrong passwords they wait, as AUTH does.
+/// Returns the credentials of a request, once they may be checked: after many wrong passwords they wait, as with AUTH.
 pub(crate) async fn present(
     kernel: &Kernel,
     client: &Client,
@@ -80,7 +80,7 @@ pub(crate) async fn present(
     }
 }
 
-/// Waits until a password of `user` may be looked at.
+/// Waits until a password of `user` may be checked.
 async fn turn(kernel: &Kernel, client: &Client, user: &[u8]) {
     let mut attempt = Attempt::default();
     let mut now_ms = clock::unix_ms();
@@ -91,7 +91,7 @@ async fn turn(kernel: &Kernel, client: &Client, user: &[u8]) {
     }
 }
 
-/// The rights that credentials give, or those of the default user if there is no password.
+/// Returns the rights of credentials, or of the default user if there is no password.
 pub(crate) fn check(
     kernel: &Kernel,
     client: &Client,
@@ -120,20 +120,21 @@ fn check_by(
     })
 }
 
-/// The token of `/metrics` was right, so that the next request from there does not wait for those that guess elsewhere.
+/// Notes that the token of `/metrics` was right, so that the next request from there does not wait for wrong guesses
+/// from elsewhere.
 pub(crate) fn note_token(kernel: &Kernel, client: &Client, credentials: Option<Credentials>) {
     if let Some(Credentials { user, .. }) = credentials {
         kernel.acl.guesses.note_known(client.host(), &user, clock::unix_ms());
     }
 }
 
-/// The token of the header Authorization, if its scheme is `Bearer`.
+/// Returns the token of the header Authorization, if its scheme is `Bearer`.
 pub(crate) fn bearer(headers: &HeaderMap) -> Option<&[u8]> {
     let (scheme, token) = parts(headers)?;
     scheme.eq_ignore_ascii_case(b"bearer").then_some(token)
 }
 
-/// The arguments of AUTH that stand for the credentials of a request, if it has any.
+/// Returns the arguments of AUTH that correspond to the credentials of a request, if it has any.
 pub(crate) fn of_auth(
     kernel: &Kernel,
     headers: &HeaderMap,
@@ -149,8 +150,8 @@ fn parts(headers: &HeaderMap) -> Option<(&[u8], &[u8])> {
 }
 
 impl Credentials {
-    /// Those of a header: `Basic`, or `Bearer` with the password of the default user, or with `user:password` if there
-    /// is such a user.
+    /// Parses a header: `Basic`, or `Bearer` with the password of the default user, or with `user:password` if there is
+    /// such a user.
     fn of(headers: &HeaderMap, is_user: impl Fn(&[u8]) -> bool) -> Result<Option<Self>, Failure> {
         if !headers.contains_key(header::AUTHORIZATION) {
             return Ok(None);

@@ -1,10 +1,10 @@
 //! Messages of channels, and MONITOR, as server-sent events.
 //!
 //! A subscriber is a RESP connection of its own to the server: the event loops serve one end of a socket pair like any
-//! connection, and this module reads the other end while the HTTP client reads events. So subscribers over HTTP have
-//! all properties of other subscribers: their permissions are checked when they subscribe and when rules change, they
-//! are in CLIENT LIST, and client-output-buffer-limit closes slow ones. The gateway itself keeps one read for each, and
-//! never a message: those of many slow readers are in memory once, where they wait to be sent.
+//! connection, and this module reads the other end while the HTTP client reads events. So subscribers over HTTP behave
+//! like other subscribers: their permissions are checked when they subscribe and when rules change, they are in CLIENT
+//! LIST, and client-output-buffer-limit closes slow ones. The gateway keeps only one read buffer for each, and no
+//! messages: those of many slow readers are in memory once, in the output queue.
 //!
 //! An event has the parts of a message separated by commas, as Upstash writes them: `data: message,news,text`. Lines of
 //! a text become lines of the event.
@@ -33,24 +33,25 @@ use tokio::time::{Instant, Sleep, sleep};
 use crate::failure::Failure;
 use crate::shared::Shared;
 
-/// Bytes that are read from the server at a time.
+/// Number of bytes that are read from the server at a time.
 const READ_BYTES: usize = 32 * 1024;
 
-/// A comment is sent after so long without an event, so that neither proxies nor this server keep what is gone.
+/// Interval after which a comment is sent if there was no event, so that proxies and this server detect dead
+/// connections.
 const HEARTBEAT_EVERY: Duration = Duration::from_secs(15);
 const HEARTBEAT: &[u8] = b":\n\n";
 
-/// What the events of a stream are about.
+/// Subject of a stream of events.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum Subject {
-    /// Messages of channels or patterns, which the path names.
+    /// Messages of the channels or patterns in the path.
     Channels,
-    /// The commands of all clients.
+    /// Commands of all clients (MONITOR).
     Commands,
 }
 
 impl Subject {
-    /// That of a request that wants events, if it does.
+    /// Returns the subject of a request for events; `None` for other requests.
     pub(crate) fn of(request: &Request) -> Option<Self> {
         let path = request.uri().path().trim_start_matches('/');
         let subject = match path.split('/').next()?.to_ascii_lowercase().as_str() {
@@ -67,16 +68,16 @@ impl Subject {
     }
 }
 
-/// How bytes are written into an event.
+/// Encoding of bytes in an event.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 enum Encoding {
-    /// As they are; what is not UTF-8 is replaced.
+    /// Unchanged; invalid UTF-8 is replaced.
     Text,
-    /// Channel and message in base64 each.
+    /// Base64, for channel and message each.
     Base64,
 }
 
-/// The call that begins a stream.
+/// Call that begins a stream.
 pub(crate) struct Call {
     subject: Subject,
     words: Vec<Vec<u8>>,
@@ -84,7 +85,7 @@ pub(crate) struct Call {
 }
 
 impl Call {
-    /// That of a path. The query may have `encoding=base64`.
+    /// Parses a path. The query may be `encoding=base64`.
     pub(crate) fn of(subject: Subject, path: &str, query: &str) -> Result<Self, Failure> {
         let args = request::of_path(path, "", b"")?;
         let words = args.as_args().iter().map(<[u8]>::to_vec).collect();
@@ -97,7 +98,7 @@ impl Call {
     }
 }
 
-/// Connects to the server, and begins the stream when it has agreed.
+/// Connects to the server, and begins the stream when the server has accepted it.
 pub(crate) async fn open(
     shared: &Arc<Shared>,
     kernel: &Kernel,
@@ -162,15 +163,15 @@ async fn send(socket: &UnixStream, mut bytes: &[u8]) -> io::Result<()> {
     Ok(())
 }
 
-/// What comes from the server.
+/// Input from the server.
 struct Source {
     socket: UnixStream,
-    /// It is not yet in an event.
+    /// Bytes that are not in an event yet.
     input: Vec<u8>,
 }
 
 impl Source {
-    /// Waits for more input. Whether some came, and not the end.
+    /// Waits for more input. Returns true if some arrived, false at the end.
     fn poll_more(&mut self, cx: &mut Context<'_>) -> Poll<io::Result<bool>> {
         loop {
             ready!(self.socket.poll_read_ready(cx))?;
@@ -185,7 +186,7 @@ impl Source {
         }
     }
 
-    /// The length of the next reply, which has come; an error is one of the request. None at the end.
+    /// Returns the length of the next complete reply; an error reply becomes the request's error. `None` at the end.
     async fn reply_len(&mut self) -> Result<Option<usize>, Failure> {
         let mut decoder = ReplyDecoder::new();
         loop {
@@ -202,14 +203,14 @@ impl Source {
     }
 }
 
-/// The body of a response.
+/// Body of a response.
 struct Events {
     source: Source,
-    /// Comes before what is written.
+    /// Bytes that come before the output of `writer`.
     begin: Vec<u8>,
     writer: EventWriter,
     heartbeat: Pin<Box<Sleep>>,
-    /// The end of the server.
+    /// Completes when the server shuts down.
     ending: Pin<Box<dyn Future<Output = ()> + Send>>,
 }
 
@@ -222,7 +223,7 @@ impl hyper::body::Body for Events {
         cx: &mut Context<'_>,
     ) -> Poll<Option<io::Result<Frame<Bytes>>>> {
         let this = &mut *self;
-        // An event that is incomplete is not taken for a complete one.
+        // An incomplete event must not be taken for a complete one.
         let end = |is_inside: bool| {
             Poll::Ready(is_inside.then(|| Err(io::ErrorKind::UnexpectedEof.into())))
         };
@@ -240,7 +241,7 @@ impl hyper::body::Body for Events {
                 Poll::Ready(true) => {}
                 // The server has closed the connection: the client has lost its rights, or read too slowly.
                 Poll::Ready(false) => return end(this.writer.is_inside()),
-                // The rest of an event comes without it.
+                // The rest of an event comes without a heartbeat.
                 Poll::Pending if this.writer.is_inside() => return Poll::Pending,
                 Poll::Pending => {
                     ready!(this.heartbeat.as_mut().poll(cx));
@@ -254,18 +255,18 @@ impl hyper::body::Body for Events {
     }
 }
 
-/// Writes an event for each reply, as its bytes come.
+/// Writer of an event for each reply, as its bytes arrive.
 struct EventWriter {
     encoding: Encoding,
     next: Next,
-    /// Parts of the event begun, and those of them that are written or begun.
+    /// Number of parts of the current event, and of those that are written or begun.
     parts: usize,
     begun: usize,
-    /// The beginning of a line of the protocol, of a character, or of a group of base64.
+    /// Beginning of a protocol line, of a character, or of a group of base64.
     kept: Vec<u8>,
 }
 
-/// The part of a reply that comes next.
+/// Next part of a reply.
 #[derive(PartialEq, Eq)]
 enum Next {
     /// A line of the protocol.
@@ -273,7 +274,7 @@ enum Next {
     /// A number, or a text that ends with its line.
     Number,
     Text,
-    /// So many bytes of a string.
+    /// This many bytes of a string.
     Bytes(usize),
 }
 
@@ -282,12 +283,12 @@ impl EventWriter {
         Self { encoding, next: Next::Line, parts: 0, begun: 0, kept: Vec::new() }
     }
 
-    /// True if an event is incomplete.
+    /// Returns true if an event is incomplete.
     fn is_inside(&self) -> bool {
         self.parts > 0
     }
 
-    /// Appends what this input adds.
+    /// Appends the events of this input.
     fn write(&mut self, out: &mut Vec<u8>, mut input: &[u8]) -> io::Result<()> {
         while let Some(first) = input.first() {
             let is_text = self.kept.is_empty() && matches!(first, b'+' | b'-' | b':');
@@ -332,7 +333,7 @@ impl EventWriter {
         Ok(())
     }
 
-    /// Reads the line that is kept. An empty one is the rest of a string.
+    /// Reads the kept line. An empty one is the rest of a string.
     fn read_line(&mut self, out: &mut Vec<u8>) -> io::Result<()> {
         let line = std::mem::take(&mut self.kept);
         let Some((kind, number)) = line.trim_ascii_end().split_first() else { return Ok(()) };
@@ -369,7 +370,7 @@ impl EventWriter {
         }
     }
 
-    /// Appends bytes of a part: all that make up characters, or groups of base64.
+    /// Appends bytes of a part, as far as they make up characters, or groups of base64.
     fn write_bytes(&mut self, out: &mut Vec<u8>, bytes: &[u8], is_end: bool) {
         // The kind of the event comes first, and counts are no strings.
         let is_text = self.begun == 1 && self.parts > 1 || self.next == Next::Number;
@@ -380,7 +381,7 @@ impl EventWriter {
             _ if is_end => len,
             Encoding::Base64 => len - len % 3,
             Encoding::Text => {
-                // Before the byte with which the last character begins, unless that has four.
+                // Splits before the first byte of the last character, unless that has four.
                 let begin = len.saturating_sub(3);
                 let first = self.kept[begin..].iter().rposition(|byte| *byte >= 0xc0);
                 first.map_or(len, |first| begin + first)
@@ -404,7 +405,7 @@ impl EventWriter {
 mod tests {
     use super::*;
 
-    /// Each byte may come alone.
+    /// Checks a reply for all sizes of input pieces.
     #[track_caller]
     fn check(reply: &[u8], encoding: Encoding, expected: &str) {
         for size in 1..=reply.len() {
@@ -430,7 +431,7 @@ mod tests {
             b"*3\r\n$11\r\nunsubscribe\r\n$-1\r\n:0\r\n*3\r\n$7\r\nmessage\r\n$0\r\n\r\n$0\r\n\r\n",
             "data: unsubscribe,,0\n\ndata: message,,\n\n",
         );
-        // A line of an event ends with any of these, so a message cannot forge another one.
+        // Any of these ends a line of an event, so a message cannot forge another event.
         check(
             b"*3\r\n$7\r\nmessage\r\n$2\r\nch\r\n$13\r\n1\n\ndata: 2\r\n3\r\n",
             "data: message,ch,1\ndata: \ndata: data: 2\ndata: \ndata: 3\n\n",

@@ -1,7 +1,7 @@
 //! Runs the commands of a request: on the runtime's thread if they cannot block, otherwise on one of the threads that
 //! may wait.
 //!
-//! Requests are stateless. So commands are refused that only act on a connection, or that wait for keys.
+//! Requests are stateless. So commands that only affect a connection, or that wait for keys, are refused.
 
 use std::cell::Cell;
 use std::sync::Arc;
@@ -26,16 +26,17 @@ use crate::failure::Failure;
 use crate::shared::{KernelHandle, Shared};
 use crate::waiting::{AT_ONCE_BYTES, busy, ending};
 
-/// Bytes of all replies to a request. They are in memory twice, as they are and as JSON.
+/// Maximum size of all replies to a request. They are in memory twice, as RESP and as JSON.
 const REPLY_BYTES_MAX: usize = 256 << 20;
 
-/// So long a reply waits for the bucket once the server ends, which waits for it.
+/// Time that a reply waits for the bucket during shutdown, which waits for the reply.
 const END_PATIENCE: Duration = Duration::from_secs(3);
 
-/// A command that waits for a key, for memory or for the end of a pause keeps its thread so long from other requests.
+/// Time after which a command that waits for a key, for memory or for the end of a pause yields its thread to other
+/// requests.
 const GIVES_WAY_AFTER: Duration = Duration::from_millis(100);
 
-/// Commands that the runtime's thread executes for a request before it leaves the rest to another one.
+/// Number of commands that the runtime's thread executes for a request before it leaves the rest to another thread.
 const AT_ONCE_MAX: usize = 16;
 
 /// Commands about the connection that they come from.
@@ -62,7 +63,7 @@ const OF_CONNECTIONS: &[&str] = &[
     "watch",
 ];
 
-/// The subcommands of CLIENT that are about others, too.
+/// Subcommands of CLIENT that concern other clients too.
 const OF_CLIENTS: &[&str] = &[
     "client|help",
     "client|kill",
@@ -72,31 +73,31 @@ const OF_CLIENTS: &[&str] = &[
     "client|unpause",
 ];
 
-/// What a request may do.
+/// Restriction of a request.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Allowed {
-    /// All that its user may do.
+    /// Everything that its user may do.
     Everything,
-    /// Only reading: it may come from an image of a web page.
+    /// Only reading: the request may come from an image of a web page.
     Reading,
 }
 
-/// The commands of a request.
+/// Commands of a request.
 pub(crate) struct Calls {
     pub(crate) commands: Vec<OwnedArgs>,
-    /// Of the body in which they came.
+    /// Size of the request body.
     pub(crate) bytes: usize,
     pub(crate) allowed: Allowed,
-    /// They are one transaction.
+    /// True if they are one transaction.
     pub(crate) together: bool,
-    /// How the replies are written.
+    /// Form of the replies.
     pub(crate) form: Form,
-    /// When they are no longer held back.
+    /// Time at which their deferral ends.
     pub(crate) until: Instant,
 }
 
-/// Runs the commands, and returns the body with their replies in order; of a transaction the reply of EXEC alone, or
-/// its error.
+/// Runs the commands, and returns the body with their replies in order. For a transaction, this is the reply of EXEC
+/// alone, or its error.
 pub(crate) async fn run(
     shared: &Arc<Shared>,
     kernel: &KernelHandle,
@@ -123,7 +124,7 @@ pub(crate) async fn run(
             Err(failure) => return body.encode(shared, work.output, Some(&failure), None).await,
         };
         let threads = (Arc::clone(shared), Arc::clone(kernel));
-        // The thread frees the commands, too, which may be many.
+        // The thread also frees the commands, which may be many.
         let ran = spawn_blocking(move || {
             let (shared, kernel) = threads;
             let ran = match calls.together {
@@ -133,7 +134,7 @@ pub(crate) async fn run(
             (ran, permit)
         });
         match ran.await.map_err(|_| ending())? {
-            // A client that has gone does not come here.
+            // A disconnected client does not come here.
             (Ran::Through(output), permit) => {
                 return body.encode(shared, (*output)?, None, Some(permit)).await;
             }
@@ -142,7 +143,7 @@ pub(crate) async fn run(
     }
 }
 
-/// The state in which a thread has left a request.
+/// State in which a thread leaves a request.
 enum Ran {
     Through(Box<Result<Output, Failure>>),
     /// A command waits for a key, and another request for the thread.
@@ -155,17 +156,17 @@ impl Ran {
     }
 }
 
-/// Makes the body of a response of the replies to a request.
+/// Builder of a response body from the replies to a request.
 #[derive(Clone, Copy)]
 struct Body {
     form: Form,
     together: bool,
-    /// Commands of the request.
+    /// Number of commands of the request.
     count: usize,
 }
 
 impl Body {
-    /// The body with these replies; commands that have none have failed for the reason `rest`.
+    /// Returns the body with these replies; `rest` is the error of commands without one.
     async fn encode(
         self,
         shared: &Shared,
@@ -189,7 +190,7 @@ impl Body {
     }
 }
 
-/// The replies in that of EXEC.
+/// Returns the replies in the reply of EXEC.
 fn of_transaction(exec: Option<Value>) -> Result<Vec<Value>, Failure> {
     match exec {
         Some(Value::Array(values)) => Ok(values),
@@ -201,12 +202,12 @@ fn of_transaction(exec: Option<Value>) -> Result<Vec<Value>, Failure> {
 struct Work {
     caller: Caller,
     output: Output,
-    /// Commands that have replied.
+    /// Number of commands that have replied.
     through: usize,
 }
 
 impl Work {
-    /// How much what is left takes once nothing holds it back.
+    /// Returns the effort of the remaining commands, once nothing defers them.
     fn effort(&self, kernel: &Kernel, calls: &Calls) -> Effort {
         let left = &calls.commands[self.through..];
         if calls.together || left.len() > AT_ONCE_MAX {
@@ -231,7 +232,7 @@ impl Work {
         Ok(())
     }
 
-    /// Runs those that are left.
+    /// Runs the remaining commands.
     fn run_rest(mut self, shared: &Shared, kernel: &Kernel, calls: Calls, effort: Effort) -> Ran {
         let mut barrier = ReplyBarrier::default();
         while let Some(command) = calls.commands.get(self.through) {
@@ -239,14 +240,14 @@ impl Work {
             if !self.refuses(kernel, args, calls.allowed) {
                 let began = Instant::now();
                 let gives_up = || shared.is_ending() || Instant::now() >= calls.until;
-                // A request that has done something keeps its thread, on which its replies wait.
+                // A request that has executed something keeps its thread, on which its replies wait.
                 let gives_way = || {
                     self.through == 0
                         && began.elapsed() >= GIVES_WAY_AFTER
                         && shared.waiting.is_thread_wanted(effort)
                 };
                 let (caller, output) = (&mut self.caller, &mut self.output);
-                match kernel.execute_beside(caller, args, output, &gives_up, &gives_way) {
+                match kernel.execute_off_worker(caller, args, output, &gives_up, &gives_way) {
                     Some(also) => barrier = barrier.and(also),
                     None => return Ran::GivesWay(Box::new((self, calls))),
                 }
@@ -259,7 +260,7 @@ impl Work {
         Ran::through(acknowledge(shared, kernel, barrier).map(|()| self.output))
     }
 
-    /// Runs all in one transaction.
+    /// Runs all commands in one transaction.
     fn run_together(
         mut self,
         shared: &Shared,
@@ -272,9 +273,9 @@ impl Work {
         for command in &calls.commands {
             let args = command.as_args();
             if !self.refuses(kernel, args, calls.allowed) {
-                // It is queued, or refused.
+                // The command is queued, or refused.
                 let (caller, output) = (&mut self.caller, &mut self.output);
-                let _ = kernel.execute_beside(caller, args, output, &gives_up, &|| false);
+                let _ = kernel.execute_off_worker(caller, args, output, &gives_up, &|| false);
             }
             let queued = tierce_json::decode(
                 &std::mem::replace(&mut self.output, Output::new()).into_bytes(),
@@ -286,13 +287,13 @@ impl Work {
             }
         }
         self.output = Output::with_room(REPLY_BYTES_MAX);
-        let barrier = kernel.exec_beside(&mut self.caller, &mut self.output, &gives_up);
+        let barrier = kernel.exec_off_worker(&mut self.caller, &mut self.output, &gives_up);
         self.check()?;
         acknowledge(shared, kernel, barrier)?;
         Ok(self.output)
     }
 
-    /// Whether a command is not for requests over HTTP; it has its reply then.
+    /// Returns true if a command is not allowed over HTTP; its error reply is written then.
     fn refuses(&mut self, kernel: &Kernel, args: Args<'_>, allowed: Allowed) -> bool {
         let Ok(command) = pipeline::resolve(kernel, args) else { return false };
         let Some(error) = refusal(command, args, allowed) else { return false };
@@ -303,7 +304,7 @@ impl Work {
         true
     }
 
-    /// Whether there is more to run: its user is still there, and there is room for replies.
+    /// Checks that the user still exists, and that there is room for replies.
     fn check(&mut self) -> Result<(), Failure> {
         if self.caller.closing {
             let text = "NOAUTH the user of this request was deleted meanwhile";
@@ -330,7 +331,7 @@ fn acknowledge(shared: &Shared, kernel: &Kernel, barrier: ReplyBarrier) -> Resul
     kernel.await_replies(barrier, &gives_up).map_err(|error| Failure::of_command(error.as_str()))
 }
 
-/// Why a command is not for a request over HTTP.
+/// Returns why a command is not allowed over HTTP.
 fn refusal(command: &Command, args: Args<'_>, allowed: Allowed) -> Option<String> {
     let (flags, name) = (command.spec.flags, command.full_name.as_str());
     let is_of_connection = OF_CONNECTIONS.contains(&name)
@@ -341,7 +342,7 @@ fn refusal(command: &Command, args: Args<'_>, allowed: Allowed) -> Option<String
             "ERR {name} is about a connection, which requests over HTTP have not"
         ));
     }
-    // These two wait only if they are asked to.
+    // These two wait only if asked to.
     let may_read = matches!(name, "xread" | "xreadgroup") && !is_blocking_read(args);
     let waits = flags.contains(Flags::BLOCKING) && !may_read;
     if waits || flags.contains(Flags::NONBLOCKING) {
@@ -355,7 +356,7 @@ fn refusal(command: &Command, args: Args<'_>, allowed: Allowed) -> Option<String
     None
 }
 
-/// Whether XREAD or XREADGROUP has BLOCK among its options.
+/// Returns true if XREAD or XREADGROUP has the option BLOCK.
 fn is_blocking_read(args: Args<'_>) -> bool {
     let mut options = args.iter().skip(1).take_while(|arg| !arg.eq_ignore_ascii_case(b"streams"));
     options.any(|arg| arg.eq_ignore_ascii_case(b"block"))

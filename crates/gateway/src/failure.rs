@@ -1,30 +1,30 @@
-//! Why a request is refused.
+//! Errors of refused requests.
 
 use axum::http::{HeaderValue, StatusCode, header};
 use axum::response::{IntoResponse, Response};
 use tierce_json::Error;
 
-/// A status and a text for `{"error": text}`.
+/// Status and text for `{"error": text}`.
 #[derive(Debug)]
 pub(crate) struct Failure {
     status: StatusCode,
     text: String,
-    /// The rest of the request is not read.
+    /// True if the rest of the request is not read.
     closes: bool,
 }
 
 impl Failure {
-    /// Of a request that has been read.
+    /// Creates the error of a request that has been read.
     pub(crate) fn new(status: StatusCode, text: impl Into<String>) -> Self {
         Self { status, text: text.into(), closes: false }
     }
 
-    /// Of one that has not: its connection ends.
+    /// Creates the error of one that has not: its connection ends.
     pub(crate) fn closing(status: StatusCode, text: impl Into<String>) -> Self {
         Self { closes: true, ..Self::new(status, text) }
     }
 
-    /// What is wrong with the request itself.
+    /// Creates the error of a malformed request.
     pub(crate) fn malformed(text: impl Into<String>) -> Self {
         Self::new(StatusCode::BAD_REQUEST, text)
     }
@@ -33,7 +33,7 @@ impl Failure {
         &self.text
     }
 
-    /// An error that a command has replied.
+    /// Creates the error from a command's error reply.
     pub(crate) fn of_command(text: &str) -> Self {
         let status = match text.split(' ').next() {
             Some("NOAUTH" | "WRONGPASS") => StatusCode::UNAUTHORIZED,
@@ -41,7 +41,7 @@ impl Failure {
             Some(
                 "LOADING" | "BUSY" | "MISCONF" | "OOM" | "TRYAGAIN" | "NOREPLICAS" | "UNCONFIRMED",
             ) => StatusCode::SERVICE_UNAVAILABLE,
-            // Of a subscriber, which is a client of the server.
+            // Error of a subscriber, which is a client of the server.
             _ if text.starts_with("ERR max number of clients") => StatusCode::SERVICE_UNAVAILABLE,
             _ => StatusCode::BAD_REQUEST,
         };
@@ -79,7 +79,7 @@ impl IntoResponse for Failure {
     }
 }
 
-/// A response that is JSON.
+/// Returns a response with JSON.
 pub(crate) fn json(status: StatusCode, body: Vec<u8>) -> Response {
     let mut response = (status, body).into_response();
     let json = HeaderValue::from_static("application/json");

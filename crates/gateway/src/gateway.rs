@@ -1,4 +1,4 @@
-//! The thread of the gateway: its start, listeners that change at run time, its end.
+//! The thread of the gateway: startup, listeners that change at run time, shutdown.
 
 use std::fmt;
 use std::io;
@@ -21,13 +21,13 @@ use crate::shared::{Dial, KernelHandle, Shared};
 use crate::waiting::{THREADS, Waiting};
 use crate::{connection, routes};
 
-/// Connections that wait to be accepted.
+/// Maximum number of connections that wait to be accepted.
 const BACKLOG: i32 = 128;
 
-/// After an error of accept, as without file descriptors, the listener rests so long.
+/// Pause of the listener after an error of accept, such as a lack of file descriptors.
 const ACCEPT_RESTS: Duration = Duration::from_millis(100);
 
-/// Why the gateway cannot listen where it should.
+/// Reason why the gateway cannot listen on a configured address.
 #[derive(Debug)]
 pub struct ListenError {
     address: String,
@@ -46,11 +46,11 @@ impl fmt::Display for ListenError {
 
 impl std::error::Error for ListenError {}
 
-/// HTTP, where the configuration wants it: without a port there is no thread, and nothing is allocated.
+/// HTTP, if configured: without a port there is no thread, and nothing is allocated.
 pub struct Gateway {
     shared: Arc<Shared>,
     running: Mutex<Option<Running>>,
-    /// Threads that listen no more, and may have commands to bring to their end.
+    /// Threads that no longer listen, and may have commands to complete.
     left: Mutex<Vec<JoinHandle<()>>>,
 }
 
@@ -61,15 +61,15 @@ struct Running {
 }
 
 enum Order {
-    /// Accept from these, and from no others.
+    /// Accept only from these.
     Listen(Vec<TcpListener>),
-    /// Take no more requests, and give clients so long to read their replies. What is dropped then tells that the
+    /// Take no more requests, and give clients this long to read their replies. Dropping `closed` signals that the
     /// listeners are closed.
     End { within: Duration, closed: std_mpsc::Sender<()> },
 }
 
 impl Gateway {
-    /// One that does not listen yet.
+    /// Creates a gateway that does not listen yet.
     #[must_use]
     pub fn new(config: Arc<Config>) -> Self {
         let shared = Shared {
@@ -84,15 +84,15 @@ impl Gateway {
         Self { shared: Arc::new(shared), running: Mutex::default(), left: Mutex::default() }
     }
 
-    /// Listens where `settings` say; new connections are encrypted with `tls`, if it is there. Connections of listeners
-    /// that stay, and those that are there, go on; without a port they are closed. Until [`Gateway::serve`] only the
-    /// health of the server is told.
+    /// Listens on the addresses in `settings`; new connections are encrypted with `tls`, if it is given. Unchanged
+    /// listeners and open connections continue; without a port they are closed. Until [`Gateway::serve`], only the
+    /// health of the server is served.
     ///
-    /// The caller may be a command of the gateway itself, so no command is waited for. Once the server ends, this has
-    /// no effect.
+    /// The caller may be a command of the gateway itself, so this waits for no command. During shutdown it has no
+    /// effect.
     ///
     /// # Errors
-    /// When an address cannot be had, or a thread; it listens where it did then.
+    /// If an address cannot be bound, or a thread cannot be started; the gateway then keeps its old listeners.
     pub fn listen(
         &self,
         settings: &Settings,
@@ -143,7 +143,7 @@ impl Gateway {
         Ok(())
     }
 
-    /// Where it listens.
+    /// Returns the addresses of its listeners.
     #[must_use]
     pub fn addresses(&self) -> Vec<SocketAddr> {
         let running = self.running.lock();
@@ -158,16 +158,16 @@ impl Gateway {
         let _ = self.shared.kernel.set(kernel);
     }
 
-    /// Takes no more requests. Clients have so long to read their replies; commands that run come to their end, so this
-    /// is not for one of them.
+    /// Takes no more requests. Clients have this long to read their replies. Running commands complete, so a command
+    /// must not call this.
     pub fn end(&self, within: Duration) {
         self.shared.is_ending.send_replace(true);
-        // Not locked while it waits: a command may come to `listen`.
+        // Not locked during the wait: a command may call `listen`.
         let running = self.running.lock().take();
         let running = running.map(|running| running.leave(within));
         let left = std::mem::take(&mut *self.left.lock());
         for thread in running.into_iter().chain(left) {
-            // A panic has been reported when it happened.
+            // The panic was reported when it happened.
             let _ = thread.join();
         }
     }
@@ -180,7 +180,7 @@ impl Drop for Gateway {
 }
 
 impl Running {
-    /// Ends the thread, which listens no more when this returns. It waits for the commands that it has begun.
+    /// Ends the thread, which no longer listens when this returns. The thread completes the commands that it has begun.
     fn leave(self, within: Duration) -> JoinHandle<()> {
         drop(self.present);
         let (closed, are_closed) = std_mpsc::channel();
@@ -205,7 +205,7 @@ fn addresses(settings: &Settings) -> Result<Vec<(SocketAddr, bool)>, ListenError
 }
 
 fn is_absent(error: &io::Error) -> bool {
-    // The second: the system has no IPv6.
+    // The second case: the system has no IPv6.
     error.kind() == io::ErrorKind::AddrNotAvailable || error.raw_os_error() == Some(97)
 }
 
@@ -242,7 +242,7 @@ fn run(runtime: &Runtime, shared: Arc<Shared>, orders: mpsc::UnboundedReceiver<O
     runtime.block_on(obey(shared, orders));
 }
 
-/// Accepts connections where it is told to, until it is told to end.
+/// Accepts connections from the current listeners, until it is told to end.
 async fn obey(shared: Arc<Shared>, mut orders: mpsc::UnboundedReceiver<Order>) {
     let (ending, is_ending) = watch::channel(false);
     // Each connection has a sender: when all are gone, so are the connections.
@@ -285,7 +285,7 @@ impl Accepting {
                 continue;
             };
             let tls = self.shared.tls.lock().clone();
-            let Some(place) = Place::take(&self.shared) else {
+            let Some(slot) = ConnectionSlot::take(&self.shared) else {
                 connection::turn_away(&stream, tls.is_some());
                 continue;
             };
@@ -293,19 +293,19 @@ impl Accepting {
             let (service, open) = (self.service.clone(), self.open.clone());
             tokio::spawn(async move {
                 connection::serve(&shared, service, (stream, tls), peer, is_ending).await;
-                drop((place, open));
+                drop((slot, open));
             });
         }
     }
 }
 
-/// One of the connections that may be there at a time.
-struct Place(Arc<Shared>);
+/// Slot of one of the limited connections.
+struct ConnectionSlot(Arc<Shared>);
 
-impl Place {
+impl ConnectionSlot {
     fn take(shared: &Arc<Shared>) -> Option<Self> {
         let max = shared.config.settings().http_maxclients();
-        // One thread accepts, so nothing comes between.
+        // Only one thread accepts, so nothing comes between.
         if shared.figures.connections() >= max as u64 {
             shared.figures.refuse();
             return None;
@@ -315,7 +315,7 @@ impl Place {
     }
 }
 
-impl Drop for Place {
+impl Drop for ConnectionSlot {
     fn drop(&mut self) {
         self.0.figures.close();
     }

@@ -2,9 +2,9 @@
 //!
 //! A web page that a user of this machine visits can make the browser send requests here. Three rules refuse them:
 //!
-//! - **Host**: an address, `localhost` or a name in `http-hosts`. So a page cannot pass by having its own name resolve
-//!   to this machine (DNS rebinding).
-//! - **Origin**, which browsers send with every scripted request that is not a plain GET: must be in `http-origins`.
+//! - **Host**: an address, `localhost` or a name in `http-hosts`. So a page cannot bypass this by resolving its own
+//!   name to this machine (DNS rebinding).
+//! - **Origin**, which browsers send with every scripted request except a plain GET: must be in `http-origins`.
 //! - **Sec-Fetch-Site**, which browsers send with requests for images, forms and the like: not from another site.
 //!
 //! Old browsers send neither with the GET of an image. So a GET without credentials may only read (`routes`).
@@ -20,7 +20,7 @@ use tierce_config::Settings;
 use crate::failure::Failure;
 use crate::shared::Shared;
 
-/// What scripts of allowed pages may send, and for how many seconds browsers may remember that.
+/// Methods and headers allowed for scripts of allowed pages, and the seconds for which browsers may cache this.
 const METHODS: HeaderValue = HeaderValue::from_static("GET, POST, PUT");
 const HEADERS: HeaderValue = HeaderValue::from_static(
     "authorization, content-type, upstash-encoding, upstash-sync-token, \
@@ -28,14 +28,14 @@ const HEADERS: HeaderValue = HeaderValue::from_static(
 );
 const MAX_AGE: HeaderValue = HeaderValue::from_static("600");
 
-/// Lets a request through, or refuses it.
+/// Passes a request on, or refuses it.
 pub(crate) async fn check(
     State(shared): State<Arc<Shared>>,
     request: Request,
     next: Next,
 ) -> Response {
     let settings = shared.config.settings();
-    if let Err(failure) = judge(&settings, &request) {
+    if let Err(failure) = verify(&settings, &request) {
         return failure.into_response();
     }
     let origin = request.headers().get(header::ORIGIN).cloned();
@@ -54,7 +54,7 @@ pub(crate) async fn check(
     response
 }
 
-fn judge(settings: &Settings, request: &Request) -> Result<(), Failure> {
+fn verify(settings: &Settings, request: &Request) -> Result<(), Failure> {
     let headers = request.headers();
     let host = only(headers, header::HOST.as_str())?.unwrap_or_default();
     if !settings.allows_http_host(without_port(host)) {
@@ -78,7 +78,7 @@ fn judge(settings: &Settings, request: &Request) -> Result<(), Failure> {
     }
 }
 
-/// A header that may be there once.
+/// Returns a header that must not be repeated.
 fn only<'a>(headers: &'a HeaderMap, name: &str) -> Result<Option<&'a str>, Failure> {
     let mut values = headers.get_all(name).iter();
     let value = values.next().map(|value| value.to_str().ok());
@@ -89,7 +89,7 @@ fn only<'a>(headers: &'a HeaderMap, name: &str) -> Result<Option<&'a str>, Failu
     }
 }
 
-/// A host without its port. An IPv6 address keeps its brackets.
+/// Returns a host without its port. An IPv6 address keeps its brackets.
 fn without_port(host: &str) -> &str {
     let end = host.rfind(']').unwrap_or(0);
     host[end..].find(':').map_or(host, |at| &host[..end + at])

@@ -3,7 +3,7 @@
 use axum::http::StatusCode;
 use tierce_commands::kernel::Kernel;
 
-/// `/readyz`: not loading, and writes are taken.
+/// `/readyz`: not loading, and writes are accepted.
 pub(crate) fn readiness(kernel: Option<&Kernel>) -> (StatusCode, &'static str) {
     const NOT: StatusCode = StatusCode::SERVICE_UNAVAILABLE;
     match kernel {

@@ -17,7 +17,7 @@ use tierce_wire::resp::OwnedArgs;
 use crate::credentials;
 use crate::failure::Failure;
 
-/// What there is to tell before there is a kernel. It needs no credentials, as it says no more than `/readyz`.
+/// Metrics before there is a kernel. They need no credentials, because they reveal no more than `/readyz`.
 const LOADING: &str = "# HELP redis_up Always 1: the server answers.\n\
     # TYPE redis_up gauge\n\
     redis_up 1\n\
@@ -25,13 +25,13 @@ const LOADING: &str = "# HELP redis_up Always 1: the server answers.\n\
     # TYPE redis_loading_dump_file gauge\n\
     redis_loading_dump_file 1\n";
 
-/// Whether a request has the token that is for metrics alone.
+/// Returns true if a request has the token for metrics.
 pub(crate) fn has_token(headers: &HeaderMap, token: &[u8]) -> bool {
     let given = credentials::bearer(headers);
     !token.is_empty() && given.is_some_and(|given| acl::are_same_secrets(given, token))
 }
 
-/// Whether a user may see the figures, which INFO shows as well.
+/// Checks that a user may see the metrics, which INFO shows as well.
 pub(crate) fn check_rights(kernel: &Kernel, rights: &Rights) -> Result<(), Failure> {
     let mut call = OwnedArgs::new();
     let is_allowed = call.push(b"info").is_ok()
@@ -40,7 +40,7 @@ pub(crate) fn check_rights(kernel: &Kernel, rights: &Rights) -> Result<(), Failu
     if is_allowed { Ok(()) } else { Err(Failure::new(StatusCode::FORBIDDEN, text)) }
 }
 
-/// All figures.
+/// Returns the response with all metrics.
 pub(crate) fn response(kernel: Option<&Kernel>) -> Result<Response, Failure> {
     let text = match kernel {
         None => LOADING.to_owned(),
@@ -57,7 +57,7 @@ fn text(families: Vec<Family>) -> Result<String, Failure> {
     text.map_err(|error| Failure::malformed(format!("ERR the metrics cannot be written: {error}")))
 }
 
-/// A family, unless it has no samples, which the format does not know.
+/// Converts a family; `None` if it has no samples, which the format does not allow.
 fn family(family: Family) -> Option<MetricFamily> {
     let (kind, metrics): (_, Vec<Metric>) = match family.samples {
         Samples::Numbers(Kind::Counter, samples) => {

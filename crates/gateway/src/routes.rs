@@ -1,4 +1,4 @@
-//! Takes a request to its response.
+//! Routes a request to its response.
 
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -29,23 +29,23 @@ use crate::shared::{KernelHandle, Shared};
 use crate::waiting::busy;
 use crate::{guard, health, metrics};
 
-/// The service of all connections.
+/// Service of all connections.
 pub(crate) type Routes = Router;
 
-/// What a body holds.
+/// Contents of a body.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Form {
-    /// A command.
+    /// One command.
     One,
-    /// Several, which run one after the other.
+    /// Several commands, which run one after the other.
     Pipeline,
-    /// Several, in one transaction.
+    /// Several commands in one transaction.
     Transaction,
-    /// The last argument of the command in the path.
+    /// Last argument of the command in the path.
     Argument,
 }
 
-/// The service of all connections.
+/// Creates the service of all connections.
 pub(crate) fn routes(shared: Arc<Shared>) -> Routes {
     let guard = middleware::from_fn_with_state(Arc::clone(&shared), guard::check);
     Router::new()
@@ -72,7 +72,7 @@ async fn metrics(State(shared): State<Arc<Shared>>, request: Request) -> Respons
 async fn measure(shared: &Shared, request: &Parts) -> Result<Response, Failure> {
     let Some(kernel) = shared.kernel() else { return metrics::response(None) };
     let client = request.extensions.get::<Arc<Client>>().ok_or_else(no_connection)?;
-    // A token that is wrong may still be a password, so both are guessed at one pace. A right one waits as well:
+    // A wrong token may still be a password, so guesses of both share one rate limit. A right one waits as well:
     // otherwise many requests at once would find it, before the first wrong one is counted.
     let credentials = credentials::present(kernel, client, &request.headers).await?;
     if metrics::has_token(&request.headers, shared.config.settings().http_metrics_token()) {
@@ -121,7 +121,7 @@ async fn subscribe(
     let settings = shared.config.settings();
     let (max, limit) = (settings.http_max_body(), settings.http_timeout());
     drop(settings);
-    // Clients send one, and it means nothing.
+    // Clients send a body, which has no meaning.
     read(&head.headers, body, max, limit).await?;
     let auth = credentials::of_auth(kernel, &head.headers)?;
     let call = events::Call::of(subject, head.uri.path(), head.uri.query().unwrap_or_default())?;
@@ -131,7 +131,7 @@ async fn subscribe(
     }
 }
 
-/// Who sends a request, with its rights, while the server serves any.
+/// Returns the sender of a request, with its rights, once the server is ready.
 async fn admit<'s>(
     shared: &'s Shared,
     head: &Parts,
@@ -148,7 +148,7 @@ async fn admit<'s>(
     let client = head.extensions.get::<Arc<Client>>().cloned();
     let client = client.ok_or_else(no_connection)?;
     refuse_in_protected_mode(kernel, &client)?;
-    // Before the body: strangers cannot fill the memory.
+    // Before the body: unauthenticated clients cannot fill the memory.
     let proven = head.extensions.get::<Proven>().ok_or_else(no_connection)?;
     let rights = credentials::identify(kernel, &client, proven, &head.headers).await?;
     Ok((kernel, client, rights))
@@ -177,7 +177,7 @@ async fn answer(shared: &Arc<Shared>, request: Request, form: Form) -> Result<Ve
     execute::run(shared, kernel, caller, calls).await
 }
 
-/// The form of strings that a client asks for.
+/// Returns the string encoding that a client asks for.
 fn strings(headers: &HeaderMap) -> Result<Strings, Failure> {
     match headers.get("upstash-encoding").map(|value| value.as_bytes()) {
         None => Ok(Strings::Text),
@@ -186,7 +186,7 @@ fn strings(headers: &HeaderMap) -> Result<Strings, Failure> {
     }
 }
 
-/// The commands of a request.
+/// Parses the commands of a request.
 fn parse(form: Form, uri: &Uri, mut body: impl Buf) -> Result<Vec<OwnedArgs>, Failure> {
     let body = body.copy_to_bytes(body.remaining());
     match form {
@@ -199,7 +199,7 @@ fn parse(form: Form, uri: &Uri, mut body: impl Buf) -> Result<Vec<OwnedArgs>, Fa
     }
 }
 
-/// The whole body, in the parts in which it came.
+/// Returns the whole body, in the parts in which it came.
 async fn read(
     headers: &HeaderMap,
     body: Body,

@@ -1,4 +1,4 @@
-//! State that all requests see.
+//! State shared by all requests.
 
 use std::io;
 use std::net::SocketAddr;
@@ -15,14 +15,14 @@ use tokio_rustls::TlsAcceptor;
 
 use crate::waiting::Waiting;
 
-/// What keeps the kernel alive.
+/// Handle that keeps the kernel alive.
 pub type KernelHandle = Arc<dyn Deref<Target = Kernel> + Send + Sync>;
 
-/// Makes a connection to the server that speaks RESP, for a client with this address that has connected to the other
-/// one.
+/// Function that opens a RESP connection to the server, for a client with the first address that connected to the
+/// second one.
 pub type Dial = Box<dyn Fn(SocketAddr, SocketAddr) -> io::Result<UnixStream> + Send + Sync>;
 
-/// What all requests see.
+/// State shared by all requests.
 pub(crate) struct Shared {
     pub(crate) config: Arc<Config>,
     pub(crate) kernel: OnceLock<KernelHandle>,
@@ -30,22 +30,22 @@ pub(crate) struct Shared {
     pub(crate) is_ending: watch::Sender<bool>,
     pub(crate) figures: Arc<HttpFigures>,
     pub(crate) waiting: Waiting,
-    /// What connections are encrypted with, if they are.
+    /// TLS configuration of new connections, if they are encrypted.
     pub(crate) tls: Mutex<Option<TlsAcceptor>>,
 }
 
 impl Shared {
-    /// The kernel, once the data are loaded.
+    /// Returns the kernel, once the data are loaded.
     pub(crate) fn kernel(&self) -> Option<&KernelHandle> {
         self.kernel.get()
     }
 
-    /// Whether the server ends: nothing is waited for any more.
+    /// Returns true during shutdown: nothing is waited for any more.
     pub(crate) fn is_ending(&self) -> bool {
         *self.is_ending.borrow()
     }
 
-    /// Completes when the server ends.
+    /// Completes when the server shuts down.
     pub(crate) fn ends(&self) -> impl Future<Output = ()> + Send + use<> {
         let mut is_ending = self.is_ending.subscribe();
         async move {
@@ -53,7 +53,7 @@ impl Shared {
         }
     }
 
-    /// A connection to the server, once the data are loaded.
+    /// Opens a connection to the server, once the data are loaded.
     pub(crate) fn dial(&self, peer: SocketAddr, local: SocketAddr) -> io::Result<UnixStream> {
         let dial = self.dial.get().ok_or(io::ErrorKind::NotConnected)?;
         dial(peer, local)

@@ -12,54 +12,54 @@ use tokio::time::timeout;
 
 use crate::failure::Failure;
 
-/// Threads for commands that take long. More wait for one of these.
+/// Number of threads for long commands. More such commands wait for one of these.
 const LONG_THREADS: usize = 4;
 
-/// Threads for requests that take little, but wait: for the bucket, the device, memory. So many share a put of the
-/// bucket. Threads end when they are idle.
+/// Number of threads for requests that take little, but wait: for the bucket, the device, memory. So many share a put
+/// of the bucket. Idle threads end.
 const BRIEF_THREADS: usize = 128;
 
-/// So long a brief request waits for a thread: as long as it would wait for the bucket.
+/// Time that a brief request waits for a thread: as long as it would wait for the bucket.
 const THREAD_PATIENCE: Duration = Duration::from_secs(10);
 
-/// Threads for requests that need no data. They are there while all others wait.
+/// Number of threads for requests that need no data. They are available while all others wait.
 const THREADS_WITHOUT_DATA: usize = 4;
 
-/// Threads for bodies and replies of more than [`AT_ONCE_BYTES`].
+/// Number of threads for bodies and replies of more than [`AT_ONCE_BYTES`].
 const CONVERTING_THREADS: usize = 4;
 
-/// All of them.
+/// Total of these threads.
 pub(crate) const THREADS: usize =
     LONG_THREADS + BRIEF_THREADS + THREADS_WITHOUT_DATA + CONVERTING_THREADS;
 
-/// So many of these convert bodies and replies that are [`LARGE_BYTES`] long or longer.
+/// Number of these threads that convert bodies and replies of at least [`LARGE_BYTES`].
 const CONVERTING_LARGE_THREADS: usize = CONVERTING_THREADS - 1;
 
-/// So many of the others wait without keeping a thread for commands from its use.
+/// Number of large replies that wait for conversion without occupying a thread for commands.
 const LARGE_WAITING_MAX: usize = 8;
 
-/// Shorter bodies and replies are converted in some milliseconds, and wait for nothing longer.
+/// Size below which bodies and replies are converted in some milliseconds, and wait for nothing longer.
 const LARGE_BYTES: usize = 1 << 20;
 
-/// The runtime's thread parses and encodes so many bytes itself, in less than a millisecond. More would hold up all
+/// Number of bytes that the runtime's thread parses or encodes itself, in less than a millisecond. More would delay all
 /// other requests.
 pub(crate) const AT_ONCE_BYTES: usize = 64 * 1024;
 
-/// Which threads that may wait are taken.
+/// Usage of the threads that may wait.
 pub(crate) struct Waiting {
     long: Threads,
     brief: Threads,
     without_data: Threads,
     converting: Arc<Semaphore>,
     converting_large: Arc<Semaphore>,
-    /// Large replies may wait for that without a thread for commands.
+    /// Permits for large replies to wait for conversion without a thread for commands.
     may_wait: Arc<Semaphore>,
 }
 
 /// Threads for requests of one kind.
 struct Threads {
     free: Arc<Semaphore>,
-    /// Requests that wait for one.
+    /// Number of requests that wait for a thread.
     wanted: AtomicUsize,
 }
 
@@ -69,7 +69,7 @@ impl Threads {
     }
 }
 
-/// Takes itself back when the request has its thread, or is gone.
+/// Counter entry, removed when the request has its thread, or is gone.
 struct Wanted<'a>(&'a AtomicUsize);
 
 impl<'a> Wanted<'a> {
@@ -85,12 +85,12 @@ impl Drop for Wanted<'_> {
     }
 }
 
-/// The runtime has ended before what was to run.
+/// Returns the error if the runtime has ended before the work.
 pub(crate) fn ending() -> Failure {
     Failure::new(StatusCode::SERVICE_UNAVAILABLE, "ERR the server is shutting down")
 }
 
-/// No thread came in time.
+/// Returns the error if no thread was free in time.
 pub(crate) fn busy() -> Failure {
     let text =
         "TRYAGAIN too many requests run, or wait for keys, the bucket, memory or a slow disk";
@@ -109,9 +109,9 @@ impl Waiting {
         }
     }
 
-    /// Parses or encodes so many bytes: at once if they are few, otherwise on another thread. `convert` waits for
-    /// nothing, so its thread is free again soon. `behind` goes back when it is one of a few that wait for that: else
-    /// any number of large replies would.
+    /// Parses or encodes this many bytes: at once if they are few, otherwise on another thread. `convert` never waits,
+    /// so its thread is soon free again. `behind` is released when this request is one of the few that may wait for a
+    /// thread without it: otherwise any number of large replies could wait.
     pub(crate) async fn convert<T: Send + 'static>(
         &self,
         bytes: usize,
@@ -145,12 +145,12 @@ impl Waiting {
         }
     }
 
-    /// True if a request waits for a thread that this kind has.
+    /// Returns true if a request waits for a thread of this kind.
     pub(crate) fn is_thread_wanted(&self, effort: Effort) -> bool {
         self.threads(effort).wanted.load(Ordering::Relaxed) > 0
     }
 
-    /// A thread for a request that takes so much.
+    /// Waits for a thread for a request of this effort.
     pub(crate) async fn permit(&self, effort: Effort) -> Result<OwnedSemaphorePermit, Failure> {
         let threads = self.threads(effort);
         let _wanted = Wanted::new(&threads.wanted);
@@ -159,7 +159,7 @@ impl Waiting {
             Effort::Long => permit.await,
             _ => timeout(THREAD_PATIENCE, permit).await.map_err(|_| busy())?,
         };
-        // They are never closed.
+        // The semaphores are never closed.
         permit.map_err(|_| busy())
     }
 }
@@ -175,7 +175,7 @@ mod tests {
 
     use super::*;
 
-    /// The thread that is not held up is the one on which `/healthz` is answered.
+    /// This thread must not be delayed, because it answers `/healthz`.
     #[test]
     fn only_what_is_short_is_converted_on_the_thread_of_the_runtime() {
         let runtime = Builder::new_current_thread().build().expect("a runtime");

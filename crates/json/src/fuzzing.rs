@@ -1,4 +1,4 @@
-//! What the fuzz target for requests does with its bytes; see `tierce_wire::fuzzing`.
+//! Body of the fuzz target for requests; see `tierce_wire::fuzzing`.
 //!
 //! It panics when a guarantee is violated. Not part of the crate's interface.
 
@@ -7,8 +7,8 @@ use tierce_wire::resp::OwnedArgs;
 
 use crate::request;
 
-/// A body or a path becomes commands or is refused. What was taken and is written as JSON, or as a path, is the same
-/// command.
+/// Checks that a body or a path becomes commands or is refused, and that an accepted command stays the same when it
+/// is written as JSON or as a path and read again.
 pub fn http_request(data: &[u8]) {
     let Some((&parameters, input)) = data.split_first() else { return };
     let cut = usize::from(parameters / 2).min(input.len());
@@ -33,7 +33,7 @@ fn body(body: &[u8]) {
     }
 }
 
-/// A target with the query behind its first question mark, as HTTP has it.
+/// Parses `target` as HTTP does: the query follows the first question mark.
 fn path(target: &[u8], body: &[u8]) {
     let Ok(target) = str::from_utf8(target) else { return };
     let (path, query) = target.split_once('?').unwrap_or((target, ""));

@@ -1,7 +1,7 @@
-//! Bodies and paths of requests as commands, and replies as JSON.
+//! Turns bodies and paths of requests into commands, and replies into JSON.
 //!
-//! Pure bytes in and out. It is a crate apart from `tierce-gateway` because all bytes of a request and of its reply pass
-//! here: it is optimized for speed, and the code of HTTP around it for size.
+//! Pure bytes in and out. The crate is separate from `tierce-gateway` because every byte of a request and its reply
+//! passes through it: it is optimized for speed, and the HTTP code around it for size.
 
 #![forbid(unsafe_code)]
 
@@ -12,13 +12,13 @@ pub mod request;
 
 pub use reply::{Form, Strings, append_base64, decode, error};
 
-/// Why a request has no commands, or no reply.
+/// Reason why a request has no commands, or no reply.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub enum Error {
-    /// The request is wrong itself.
+    /// The request itself is malformed.
     Malformed(String),
-    /// Its command has replied this error.
+    /// The command replied with this error.
     OfCommand(String),
-    /// What the command has replied has no form in JSON.
+    /// The reply of the command has no form in JSON.
     NotShown,
 }

@@ -9,33 +9,33 @@ use tierce_wire::resp::{ReplyDecoder, Value};
 
 use crate::Error;
 
-/// How strings are written.
+/// Encoding of strings.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Strings {
-    /// As they are.
+    /// Plain text.
     Text,
-    /// All of them in base64.
+    /// Base64 for all strings.
     Base64,
 }
 
-/// There is a string that is not UTF-8, and the client did not ask for base64.
+/// Error for a string that is not UTF-8 while the client did not ask for base64.
 #[derive(Debug)]
 struct NotText;
 
 const NOT_TEXT: &str =
     "ERR the reply is not text: ask for it with the header Upstash-Encoding: base64";
 
-/// The body of a response.
+/// Form of a response body.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Form {
-    /// An array with an object for each command, and not the object of the only one.
+    /// True for an array with one object for each command; false for the object of the only command.
     pub is_array: bool,
-    /// How their strings are written.
+    /// Encoding of the strings in the replies.
     pub strings: Strings,
 }
 
 impl Form {
-    /// The body with these replies.
+    /// Returns the body with these replies.
     pub fn encode(self, values: &[Value]) -> Result<Vec<u8>, Error> {
         match values {
             values if self.is_array => Ok(several(values, self.strings)),
@@ -45,7 +45,7 @@ impl Form {
     }
 }
 
-/// The body with an error.
+/// Returns the body with an error.
 #[must_use]
 pub fn error(text: &str) -> Vec<u8> {
     let mut body = Vec::new();
@@ -53,7 +53,7 @@ pub fn error(text: &str) -> Vec<u8> {
     body
 }
 
-/// All replies of some output of a command.
+/// Decodes all replies in the output of a command.
 pub fn decode(mut output: &[u8]) -> Result<Vec<Value>, Error> {
     let (mut decoder, mut values) = (ReplyDecoder::new(), Vec::new());
     while !output.is_empty() {
@@ -66,7 +66,7 @@ pub fn decode(mut output: &[u8]) -> Result<Vec<Value>, Error> {
     Ok(values)
 }
 
-/// The body for one command.
+/// Returns the body for one command.
 fn one(value: &Value, strings: Strings) -> Result<Vec<u8>, Error> {
     if let Value::Error(text) = value {
         return Err(Error::OfCommand(String::from_utf8_lossy(text).into_owned()));
@@ -77,7 +77,7 @@ fn one(value: &Value, strings: Strings) -> Result<Vec<u8>, Error> {
     Ok(body)
 }
 
-/// The body for several: an array with an object for each.
+/// Returns the body for several commands: an array with an object for each.
 fn several(values: &[Value], strings: Strings) -> Vec<u8> {
     let mut body = vec![b'['];
     for (index, value) in values.iter().enumerate() {
@@ -111,7 +111,7 @@ fn write_error(body: &mut Vec<u8>, text: &[u8]) {
     body.push(b'}');
 }
 
-/// As deep as replies nest, which the decoder limits.
+/// Writes a value as JSON. Recursion is bounded by the nesting limit of the decoder.
 fn write(body: &mut Vec<u8>, value: &Value, strings: Strings) -> Result<(), NotText> {
     match value {
         Value::Int(number) => body.extend_from_slice(number.to_string().as_bytes()),

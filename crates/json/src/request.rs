@@ -1,8 +1,8 @@
 //! Turns bodies and paths into commands.
 //!
 //! A body is a JSON array of strings, numbers and booleans; a number keeps exactly the digits that the client sent.
-//! A path is `/name/argument/...`, percent-encoded. The body is appended as it is, then the query: `?EX=100` is
-//! `EX 100`, `?NX` is `NX`.
+//! A path is `/name/argument/...`, percent-encoded. The body follows as one more argument, then the query:
+//! `?EX=100` is `EX 100`, `?NX` is `NX`.
 
 use std::borrow::Cow;
 
@@ -12,16 +12,16 @@ use tierce_wire::resp::OwnedArgs;
 
 use crate::Error;
 
-/// Commands of a pipeline or a transaction: as many as about a megabyte of the shortest.
+/// Upper bound of commands in a pipeline or a transaction: about a megabyte of the shortest ones.
 const COMMANDS_MAX: usize = 100_000;
 
-/// The one command of a body.
+/// Parses a body with one command.
 pub fn command(body: &[u8]) -> Result<OwnedArgs, Error> {
     let args: Vec<&RawValue> = parse(body, "a JSON array of arguments")?;
     owned(&args)
 }
 
-/// The commands of a body.
+/// Parses a body with several commands.
 pub fn commands(body: &[u8]) -> Result<Vec<OwnedArgs>, Error> {
     let commands: Vec<Vec<&RawValue>> = parse(body, "a JSON array of arrays of arguments")?;
     if commands.is_empty() {
@@ -33,7 +33,7 @@ pub fn commands(body: &[u8]) -> Result<Vec<OwnedArgs>, Error> {
     commands.iter().map(|args| owned(args)).collect()
 }
 
-/// The command of a path, a query and a body.
+/// Builds the command of a path, a query and a body.
 pub fn of_path(path: &str, query: &str, body: &[u8]) -> Result<OwnedArgs, Error> {
     let mut args = OwnedArgs::new();
     for segment in path.trim_start_matches('/').split('/') {
@@ -56,7 +56,7 @@ pub fn of_path(path: &str, query: &str, body: &[u8]) -> Result<OwnedArgs, Error>
     check(args)
 }
 
-/// A part of a query, in which `+` is a blank.
+/// Decodes a part of a query, in which `+` is a space.
 fn decoded(part: &str) -> Vec<u8> {
     let part: Vec<u8> = part.bytes().map(|byte| if byte == b'+' { b' ' } else { byte }).collect();
     percent_decode(&part).collect()
@@ -95,7 +95,7 @@ fn malformed(text: impl Into<String>) -> Error {
     Error::Malformed(text.into())
 }
 
-/// Every command has a name.
+/// Checks that the command has a name.
 fn check(args: OwnedArgs) -> Result<OwnedArgs, Error> {
     match args.as_args().get(0) {
         Some([_, ..]) => Ok(args),

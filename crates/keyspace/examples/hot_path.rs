@@ -1,10 +1,10 @@
-//! What the common operations cost when everything is in the cache.
+//! Cost of the common operations when everything is in the cache.
 //!
 //! `cargo run --release -p tierce-keyspace --example hot_path`
 //!
-//! One thread, 1,000 keys of 16 bytes. Reported is the best of many short rounds, in nanoseconds for
-//! each operation, once with a lock for each request and once with the lock kept over a batch to one
-//! key. Hashing is listed by itself and contained in all others.
+//! One thread, 1,000 keys of 16 bytes. Prints the best of many short rounds, in nanoseconds for
+//! each operation, once with a lock for each request and once with the lock kept over a batch to
+//! one key. Hashing is listed separately and included in all others.
 
 use std::hint::black_box;
 use std::time::Instant;

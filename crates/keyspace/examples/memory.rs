@@ -1,12 +1,12 @@
-//! What a key costs in memory, by our own account and by the operating system's.
+//! Memory cost of a key, by `Keyspace::memory` and by the operating system.
 //!
 //! `cargo run --release -p tierce-keyspace --example memory [keys]`
 //!
-//! For values of 10, 100 and 1,000 bytes under keys of 16 bytes: the bytes of memory above key and
-//! value for each key. The account is `Keyspace::memory`; the other figure is by how much the
-//! resident memory of the process grew, with an allocator that returns free memory at once. They
-//! should agree to a few megabytes of pages that are not quite full: the account claims to know the
-//! sizes that the allocator hands out.
+//! For values of 10, 100 and 1,000 bytes under keys of 16 bytes: the bytes of memory beyond key and
+//! value for each key. One figure is from `Keyspace::memory`. The other is the growth of the
+//! resident memory of the process, with an allocator that returns free memory at once. They should
+//! agree within a few megabytes of pages that are not quite full, since the former uses the
+//! allocator's true sizes.
 
 use tierce_keyspace::{DbIndex, Expiry, Keyspace, Options};
 
@@ -19,7 +19,7 @@ fn main() {
     let keys = std::env::args().nth(1).map_or(1_000_000, |text| text.parse().expect("a number"));
     println!("{:>10} {:>10} {:>10} {:>10}", "value", "entries", "account", "resident");
     for len in [10, 100, 1000] {
-        // One after the other in one process would find the memory of the one before.
+        // Each in its own process, which does not have the memory of the previous one.
         let child = std::env::args().nth(2);
         match child {
             None => run_child(keys, len),

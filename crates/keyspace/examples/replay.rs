@@ -1,10 +1,10 @@
-//! What it costs to load a log.
+//! Cost of loading a log.
 //!
 //! `cargo run --release -p tierce-keyspace --example replay -- DIR [threads]`, where `DIR` is the
 //! directory `wal` of a server that has ended, or a copy of it.
 //!
-//! Prints the time, the processor's time of the thread that reads and deals, and that of the loaders.
-//! All of the log should be in the page cache: run it twice.
+//! Prints the time, the processor time of the dispatching thread, and that of the loaders. All of
+//! the log should be in the page cache: run it twice.
 
 use std::fs::read_to_string;
 use std::sync::Arc;

@@ -1,13 +1,13 @@
-//! How the keyspace scales with threads, and what prefetching a batch gains.
+//! Scaling of the keyspace with threads, and the gain of prefetching a batch.
 //!
 //! `cargo run --release -p tierce-keyspace --example threads [keys] [threads] [rounds]`
 //!
-//! Each thread does what a server's worker does for batches of requests, nine reads to one
-//! overwrite: hash, prefetch, execute, release. Two workloads: uniformly distributed keys in batches
-//! of 16, and one hot key in batches of 200 with some work between the batches, as receiving and
-//! sending is. One thread and several take turns, and the best round of each counts, so that what
-//! else the machine does matters little. Reported are nanoseconds of one thread for each operation,
-//! by the clock and by processor time.
+//! Each thread processes batches of requests like a server's worker, nine reads to one overwrite:
+//! hash, prefetch, execute, release. Two workloads: uniformly distributed keys in batches of 16,
+//! and one hot key in batches of 200 with other work between the batches, like receiving and
+//! sending. Single-threaded and multi-threaded rounds alternate, and the best round of each counts,
+//! so that other load on the machine matters little. Prints nanoseconds of one thread for each
+//! operation, by the clock and by processor time.
 
 use std::hint::black_box;
 use std::sync::Barrier;
@@ -77,7 +77,7 @@ fn fill(keyspace: &Keyspace, keys: u64) -> u64 {
     began.elapsed().as_nanos() as u64 / keys
 }
 
-/// What the threads of a round did.
+/// Result of a round of all threads.
 #[derive(Debug, Clone, Copy)]
 struct Speed {
     /// Operations a second of all threads together.

@@ -1,11 +1,11 @@
-//! What it costs to take a thousand edits of a large collection back.
+//! Cost of rolling back a thousand edits of a large collection.
 //!
 //! `cargo run --release -p tierce-keyspace --example undo`
 //!
-//! A collection of a million elements; edits of elements drawn at random, each by itself, as commands make
-//! them. Reported are microseconds for all edits, best of some rounds: without an undo log, with one, and with the
-//! rollback. First for elements that nothing has touched since the last round, as a transaction finds them; then for
-//! those that have been edited and restored just before, so that all of it is in the processor's caches.
+//! A collection of a million elements; separate edits of random elements, as commands make them. Prints microseconds
+//! for all edits, best of some rounds: without an undo log, with one, and with the rollback. First for elements
+//! untouched since the last round, as a transaction finds them; then for elements that were just edited and restored,
+//! so that all of them are in the processor's caches.
 
 use std::time::{Duration, Instant};
 
@@ -23,7 +23,7 @@ static ALLOCATOR: MiMalloc = MiMalloc;
 const ELEMENTS: usize = 1_000_000;
 const EDITS: usize = 1000;
 const ROUNDS: usize = 60;
-/// Of the pieces of a large string.
+/// Content of the pieces of a large string.
 const PIECE: [u8; 64] = [b'p'; 64];
 
 fn main() {
@@ -137,7 +137,7 @@ fn measure_with(
         let mut all = locks.lock_all();
         let locks = all.locks();
         let mut draw = || -> Vec<usize> { (0..EDITS).map(|_| random.below(ELEMENTS)).collect() };
-        // What stays of the edits without an undo log is drawn anew next time.
+        // Edits without an undo log stay; the next round draws other elements.
         run(locks, &draw(), &edit, false);
         let alone = run(locks, &draw(), &edit, false);
         let undone = run(locks, &draw(), &edit, true);
@@ -161,7 +161,7 @@ fn note(best: &mut [Duration; 3], [alone, _]: [Duration; 2], [logged, restored]:
     }
 }
 
-/// How long the edits take, and that with what follows.
+/// Returns the time of the edits, and the time with the subsequent step.
 fn run(
     locks: &mut ShardLocks<'_>,
     numbers: &[usize],

@@ -1,4 +1,4 @@
-//! Where the time comes from.
+//! Source of the time.
 //!
 //! Operations get the time as an argument, once per loop turn. Only the reaper, which runs by
 //! itself, asks a clock.

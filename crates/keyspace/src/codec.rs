@@ -1,4 +1,4 @@
-//! Numbers and bytes as operations of the log and edits of collections have them: lengths are varints, LEB128 of at
+//! Encoding of numbers and bytes in log operations and in edits of collections: lengths are varints, LEB128 of at
 //! most ten bytes.
 
 #[inline]
@@ -18,13 +18,13 @@ pub(crate) fn unzigzag(value: u64) -> i64 {
     (value >> 1) as i64 ^ -((value & 1) as i64)
 }
 
-/// Why bytes are no operation.
+/// Reason why bytes are no operation.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 #[error("{what} at byte {offset} of the record")]
 pub struct Malformed {
-    /// Where, counted from the start of the record.
+    /// Offset from the start of the record.
     pub offset: usize,
-    /// What is wrong.
+    /// Description of the error.
     pub what: &'static str,
 }
 
@@ -36,12 +36,12 @@ pub struct Reader<'a> {
 }
 
 impl<'a> Reader<'a> {
-    /// A reader of the operations of a record or a whole batch.
+    /// Returns a reader for the operations of a record or a whole batch.
     pub fn new(record: &'a [u8]) -> Self {
         Self { record, at: 0 }
     }
 
-    /// A length and as many bytes.
+    /// Reads a length and as many bytes.
     #[inline]
     pub(crate) fn bytes(&mut self) -> Result<&'a [u8], Malformed> {
         let len = self.varint()?;
@@ -56,7 +56,7 @@ impl<'a> Reader<'a> {
         Ok(self.fixed()? as i64)
     }
 
-    /// Eight bytes, little-endian.
+    /// Reads eight bytes, little-endian.
     pub(crate) fn fixed(&mut self) -> Result<u64, Malformed> {
         let bytes = self.take(8)?;
         Ok(u64::from_le_bytes(bytes.try_into().expect("eight bytes were taken")))
@@ -71,14 +71,14 @@ impl<'a> Reader<'a> {
         Ok(*byte)
     }
 
-    /// Whether all was read.
+    /// Returns true if everything was read.
     pub fn is_at_end(&self) -> bool {
         self.at == self.record.len()
     }
 
     #[inline]
     pub(crate) fn varint(&mut self) -> Result<u64, Malformed> {
-        // As nearly always.
+        // The usual case.
         if let Some(byte) = self.record.get(self.at).filter(|byte| **byte < 0x80) {
             self.at += 1;
             return Ok((*byte).into());
@@ -107,7 +107,7 @@ impl<'a> Reader<'a> {
         Ok(bytes)
     }
 
-    /// What has not been read.
+    /// Returns the unread rest.
     pub(crate) fn rest(&self) -> &'a [u8] {
         &self.record[self.at..]
     }
@@ -127,12 +127,12 @@ impl<'a> Writer<'a> {
         Self { out }
     }
 
-    /// Bytes written so far, with those that were there before.
+    /// Returns the length of the buffer, including earlier contents.
     pub(crate) fn len(&self) -> usize {
         self.out.len()
     }
 
-    /// How many bytes `write` writes.
+    /// Returns the number of bytes that `write` writes.
     pub(crate) fn measure(&mut self, write: impl FnOnce(&mut Self)) -> usize {
         let before = self.len();
         write(self);
@@ -156,12 +156,12 @@ impl<'a> Writer<'a> {
         self.out.push(value);
     }
 
-    /// Eight bytes, little-endian.
+    /// Appends eight bytes, little-endian.
     pub(crate) fn fixed(&mut self, value: u64) {
         self.out.extend_from_slice(&value.to_le_bytes());
     }
 
-    /// A length and as many bytes.
+    /// Appends a length and as many bytes.
     pub(crate) fn bytes(&mut self, bytes: &[u8]) {
         push_varint(self.out, bytes.len() as u64);
         self.out.extend_from_slice(bytes);

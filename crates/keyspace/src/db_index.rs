@@ -1,6 +1,6 @@
 //! Numbers of databases.
 
-/// At most this many databases.
+/// Maximum number of databases.
 pub const DATABASES_MAX: usize = 1 << 16;
 
 /// The number of a database that exists.
@@ -11,32 +11,32 @@ impl DbIndex {
     /// The first database, which always exists.
     pub const ZERO: Self = Self(0);
 
-    /// The first `databases` ones, at most [`DATABASES_MAX`].
+    /// Iterates over the first `databases` ones, at most [`DATABASES_MAX`].
     pub(crate) fn below(databases: usize) -> impl Iterator<Item = Self> + use<> {
         (0..databases).map(|number| Self(number as u16))
     }
 
-    /// The number.
+    /// Returns the number.
     #[inline]
     pub fn get(self) -> usize {
         usize::from(self.0)
     }
 
-    /// The number in the form in which it is stored.
+    /// Returns the number in its stored form.
     #[inline]
     pub(crate) fn number(self) -> u16 {
         self.0
     }
 
-    /// The reverse of [`DbIndex::number`].
+    /// Reverses [`DbIndex::number`].
     #[inline]
     pub(crate) fn from_number(number: u16) -> Self {
         Self(number)
     }
 }
 
-/// A set of databases: a bit for each number up to the greatest one, so that going through the members is fast even
-/// if they are a few of many thousands.
+/// A set of databases: a bit for each number up to the greatest one, so that iteration is fast even over a few of
+/// many thousands.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub(crate) struct DbSet(Vec<u64>);
 
@@ -65,12 +65,12 @@ impl DbSet {
         self.0.get(word).is_some_and(|bits| bits & bit != 0)
     }
 
-    /// The members in the order of their numbers.
+    /// Iterates over the members in order.
     pub(crate) fn iter(&self) -> impl Iterator<Item = DbIndex> + Clone {
         self.iter_from(0)
     }
 
-    /// Those from this number on.
+    /// Iterates over the members from this number on.
     pub(crate) fn iter_from(&self, from: usize) -> impl Iterator<Item = DbIndex> + Clone {
         let first = u64::MAX << (from % 64);
         let words = self.0.iter().copied().enumerate().skip(from / 64);
@@ -79,7 +79,7 @@ impl DbSet {
         words.map(masked).flat_map(|(word, bits)| members(word, bits))
     }
 
-    /// Whether `other` has all members.
+    /// Returns true if `other` has all members.
     pub(crate) fn is_subset(&self, other: &Self) -> bool {
         let others = other.0.iter().copied().chain(std::iter::repeat(0));
         self.0.iter().zip(others).all(|(bits, others)| bits & !others == 0)
@@ -90,7 +90,7 @@ impl DbSet {
         self.0.fill(0);
     }
 
-    /// The members of both.
+    /// Iterates over the members of both.
     pub(crate) fn intersection(&self, other: &Self) -> impl Iterator<Item = DbIndex> + Clone {
         let words = self.0.iter().zip(&other.0).map(|(a, b)| a & b).enumerate();
         words.flat_map(|(word, bits)| members(word, bits))
@@ -105,11 +105,11 @@ impl FromIterator<DbIndex> for DbSet {
     }
 }
 
-/// The databases of one word.
+/// Iterates over the databases of one word.
 fn members(word: usize, mut bits: u64) -> impl Iterator<Item = DbIndex> + Clone {
     std::iter::from_fn(move || {
         let bit = bits.trailing_zeros();
-        // Removes the lowest bit, if there is one.
+        // Clears the lowest bit, if there is one.
         bits &= bits.checked_sub(1)?;
         Some(DbIndex((word * 64) as u16 + bit as u16))
     })

@@ -1,8 +1,8 @@
-//! Why an operation on the keyspace was refused.
+//! Errors of operations on the keyspace.
 
-/// The reason an operation left the keyspace as it was.
+/// Reason why an operation left the keyspace unchanged.
 ///
-/// The server translates these into the texts of its protocols.
+/// The server translates these into its protocols' error texts.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum Error {
@@ -12,7 +12,7 @@ pub enum Error {
     /// The value is not the canonical text of a signed 64-bit integer.
     #[error("the value is not a 64-bit signed integer")]
     NotAnInteger,
-    /// The result of an increment is outside of the signed 64-bit integers.
+    /// The result of an increment is outside of the range of signed 64-bit integers.
     #[error("the increment leaves the range of 64-bit signed integers")]
     IntegerOverflow,
     /// The key is longer than [`KEY_LEN_MAX`](crate::KEY_LEN_MAX).
@@ -30,7 +30,7 @@ pub enum Error {
     /// [`Options::value_len_max`](crate::Options::value_len_max).
     #[error("a value of {len} bytes is longer than the {max} allowed")]
     ValueTooLong {
-        /// Bytes of the value as it would have become.
+        /// Bytes of the resulting value.
         len: u64,
         /// The limit.
         max: usize,
@@ -40,7 +40,8 @@ pub enum Error {
 /// The result of an operation on the keyspace.
 pub type Result<T> = std::result::Result<T, Error>;
 
-/// A thread holds this shard for long. If the caller is a worker, it is woken when the shard is free.
+/// A thread keeps this shard locked for long. If the caller is a worker, it is woken when the shard
+/// is free.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 #[error("shard {shard} is busy")]
 pub struct Busy {
@@ -48,26 +49,26 @@ pub struct Busy {
     pub shard: usize,
 }
 
-/// Why a snapshot could not begin or go on.
+/// Reason why a snapshot could not begin or continue.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum SnapshotError {
-    /// A shard is held for long by another thread, and the locks are a worker's.
+    /// Another thread keeps a shard locked for long, and these are a worker's locks.
     #[error(transparent)]
     Busy(#[from] Busy),
-    /// There is one at a time.
+    /// Another snapshot is running.
     #[error("a snapshot is in progress already")]
     InProgress,
     /// Copies came faster than they were fetched, for too long.
     #[error("more than {bytes_max} bytes of copies waited to be fetched: the snapshot is too slow")]
     TooSlow {
-        /// The bound.
+        /// The limit.
         bytes_max: usize,
     },
     /// A value on disk could not be read.
     #[error("a value on disk cannot be read: {0}")]
     Unreadable(String),
-    /// A large collection is not where it was noted to be. This is a bug.
+    /// A large collection is not at its registered location. This is a bug.
     #[error("a large collection was lost while it was being saved")]
     Lost,
 }

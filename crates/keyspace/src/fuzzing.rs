@@ -1,5 +1,5 @@
-//! What the fuzz targets do with their bytes. The targets in `fuzz/` hand in what a fuzzer finds, and the
-//! test `fuzz_smoke` hands in changed records, so that everyone runs the same checks.
+//! Checks for the fuzz targets. The targets in `fuzz/` pass a fuzzer's inputs, and the test `fuzz_smoke` passes
+//! modified records, so that everyone runs the same checks.
 //!
 //! Each function panics when a guarantee of this crate is violated. Not part of the crate's
 //! interface.
@@ -19,21 +19,20 @@ use crate::services::checkpoint::{Checkpoint, Pass};
 use crate::services::replay::Replay;
 use crate::services::scan::for_each_entry;
 
-/// Before any deadline.
+/// Time before any deadline.
 const NO_TIME_MS: i64 = i64::MIN;
-/// Bytes that a string may be extended to. A write far beyond its end is no mistake in a log.
+/// Maximum length of an extended string. A write far beyond its end is no error in a log.
 const VALUE_LEN_MAX: usize = 64 << 10;
-/// Memory of a keyspace with next to nothing in it.
+/// Memory of an almost empty keyspace.
 const MEMORY_BASE: u64 = 1 << 20;
-/// Memory for a byte of a log, at most: that of the smallest operation, by which a key has a value as long
-/// as values may be.
+/// Maximum memory for a byte of a log: the smallest operation can give a key a value of maximum length.
 const MEMORY_FOR_A_BYTE: u64 = 2 * VALUE_LEN_MAX as u64;
 
-/// What is between two records of a log.
+/// Separator between two records of a log.
 pub const BETWEEN_RECORDS: [u8; 2] = [0xff; 2];
 
-/// Records of a log are replayed or refused. What they leave can be read; a checkpoint of it, replayed,
-/// leaves the same.
+/// Checks that records of a log are replayed or refused. The result must be readable, and a replayed checkpoint of it
+/// must be equal.
 pub fn log(data: &[u8]) {
     let (first, _) = replayed(&records_of(data));
     let memory = first.memory();
@@ -56,13 +55,13 @@ fn records_of(mut data: &[u8]) -> Vec<Vec<u8>> {
     records
 }
 
-/// Iteration and lookups of a collection tell the same.
+/// Checks that iteration and lookups of a collection agree.
 pub fn check(collection: &Collection) {
     each_collection!(collection, value => value.check());
     assert_eq!(collection.duplicate().kind(), collection.kind());
 }
 
-/// Takes the records of a checkpoint.
+/// Receiver of a checkpoint's records.
 #[derive(Default)]
 struct Records(Mutex<Vec<Vec<u8>>>);
 
@@ -72,7 +71,7 @@ impl LogSink for Records {
     }
 }
 
-/// A keyspace that was loaded from records, with the log that a checkpoint would go to.
+/// A keyspace loaded from records, with the log for a checkpoint.
 struct Loaded {
     keyspace: Arc<Keyspace>,
     records: Arc<Records>,
@@ -86,7 +85,7 @@ impl std::ops::Deref for Loaded {
     }
 }
 
-/// What records leave behind, and whether all of them could be read.
+/// Returns the keyspace after a replay, and true if all records could be read.
 fn replayed(log: &[Vec<u8>]) -> (Loaded, bool) {
     let records = Arc::new(Records::default());
     let options = Options {
@@ -104,18 +103,18 @@ fn replayed(log: &[Vec<u8>]) -> (Loaded, bool) {
     (Loaded { keyspace, records }, is_whole)
 }
 
-/// The records of a checkpoint of everything.
+/// Returns the records of a checkpoint of everything.
 fn checkpoint(loaded: &Loaded) -> Vec<Vec<u8>> {
     loaded.keyspace.begin_logging();
     let mut checkpoint = Checkpoint::begin(&loaded.keyspace);
-    while checkpoint.step().1 == Pass::Underway {}
+    while checkpoint.step().1 != Pass::Complete {}
     std::mem::take(&mut loaded.records.0.lock())
 }
 
 /// A key, its deadline, and the parts of its value.
 type Content = (DbIndex, Vec<u8>, Option<i64>, Vec<String>);
 
-/// All keys with their values, in an order that is that of contents alone.
+/// Returns all keys with their values, in an order that depends only on the contents.
 fn contents(keyspace: &Keyspace) -> Vec<Content> {
     let mut contents = Vec::new();
     for db in keyspace.db_indices() {
@@ -130,7 +129,7 @@ fn contents(keyspace: &Keyspace) -> Vec<Content> {
             };
             if let crate::Value::Collection(collection) = &value {
                 check(collection);
-                // What has no order comes in that of a hash.
+                // Unordered collections iterate in the order of their hashes.
                 if matches!(**collection, Collection::Set(_) | Collection::Hash(_)) {
                     parts.sort();
                 }

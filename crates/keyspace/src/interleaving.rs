@@ -1,7 +1,7 @@
-//! The places where threads meet: locks, wake-ups, and what they ask of the clock and of chance.
+//! Points at which threads interact: locks, wake-ups, and reads of clocks and random numbers.
 //!
-//! A simulation (`simulation`) runs its threads one at a time, and decides at these places which one goes on and what
-//! time it is. Without the feature of that name, which only tests have, nothing is left here but what the system offers.
+//! A simulation (`simulation`) runs its threads one at a time, and decides at these points which thread continues and
+//! what time it is. Without the feature `simulation`, which only tests enable, only the system's functions remain.
 
 use std::time::{Duration, Instant};
 
@@ -10,7 +10,7 @@ use parking_lot::{Mutex, MutexGuard};
 #[cfg(feature = "simulation")]
 use crate::simulation;
 
-/// Other threads may come in here. Not to be called with a lock held that is not one of a shard.
+/// Point at which other threads may run. The caller must have no lock except those of shards.
 #[inline(always)]
 pub fn pass(place: &'static str) {
     let _ = place;
@@ -18,7 +18,7 @@ pub fn pass(place: &'static str) {
     simulation::pass(place);
 }
 
-/// The time on the clock that never goes back.
+/// Returns the monotonic time.
 #[inline]
 #[must_use]
 pub fn now() -> Instant {
@@ -29,7 +29,7 @@ pub fn now() -> Instant {
     Instant::now()
 }
 
-/// Milliseconds since 1970, where the system's clock does not count.
+/// Returns the simulated milliseconds since 1970, unless the system's clock applies.
 #[inline]
 #[must_use]
 pub fn unix_ms() -> Option<i64> {
@@ -39,7 +39,7 @@ pub fn unix_ms() -> Option<i64> {
     None
 }
 
-/// A random word, where the system's chance does not count.
+/// Returns a simulated random word, unless the system's random numbers apply.
 #[inline]
 #[must_use]
 pub fn random_word() -> Option<u64> {
@@ -58,7 +58,7 @@ pub fn sleep(time: Duration) {
     std::thread::sleep(time);
 }
 
-/// Waits for a shard.
+/// Locks a shard, and waits if necessary.
 #[inline]
 pub(crate) fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     #[cfg(feature = "simulation")]
@@ -68,7 +68,7 @@ pub(crate) fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock()
 }
 
-/// Waits for a shard, so long at most.
+/// Locks a shard, and waits at most this long.
 #[inline]
 pub(crate) fn try_lock_for<T>(mutex: &Mutex<T>, time: Duration) -> Option<MutexGuard<'_, T>> {
     #[cfg(feature = "simulation")]
@@ -78,7 +78,7 @@ pub(crate) fn try_lock_for<T>(mutex: &Mutex<T>, time: Duration) -> Option<MutexG
     mutex.try_lock_for(time)
 }
 
-/// Dropped when a shard was unlocked.
+/// Dropped after a shard was unlocked.
 #[derive(Debug)]
 pub(crate) struct Unlocked(#[cfg(feature = "simulation")] usize);
 
@@ -100,12 +100,12 @@ impl Drop for Unlocked {
     }
 }
 
-/// A condition that threads wait for.
+/// A condition variable.
 #[derive(Debug, Default)]
 pub struct Condvar(parking_lot::Condvar);
 
 impl Condvar {
-    /// One that nobody waits for.
+    /// Returns one without waiting threads.
     #[must_use]
     pub const fn new() -> Self {
         Self(parking_lot::Condvar::new())
@@ -121,7 +121,7 @@ impl Condvar {
         self.0.wait(guard);
     }
 
-    /// Waits no longer than until then; `false` when the time is up.
+    /// Waits until notified, or until that time; `false` on a timeout.
     #[inline]
     pub fn wait_until<T>(&self, guard: &mut MutexGuard<'_, T>, until: Instant) -> bool {
         #[cfg(feature = "simulation")]
@@ -131,13 +131,13 @@ impl Condvar {
         !self.0.wait_until(guard, until).timed_out()
     }
 
-    /// Waits for so long at most; `false` when the time is up.
+    /// Waits until notified, at most this long; `false` on a timeout.
     #[inline]
     pub fn wait_for<T>(&self, guard: &mut MutexGuard<'_, T>, time: Duration) -> bool {
         self.wait_until(guard, now() + time)
     }
 
-    /// Has one of those go on that wait.
+    /// Wakes one waiting thread.
     #[inline]
     pub fn notify_one(&self) {
         #[cfg(feature = "simulation")]
@@ -145,7 +145,7 @@ impl Condvar {
         self.0.notify_one();
     }
 
-    /// Has all of them go on.
+    /// Wakes all waiting threads.
     #[inline]
     pub fn notify_all(&self) {
         #[cfg(feature = "simulation")]

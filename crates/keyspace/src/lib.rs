@@ -1,21 +1,20 @@
 //! Typed values in shards: the data of a server that several threads read and write at once.
 //!
-//! A [`Keyspace`] spreads its databases over shards, each behind a small lock. A thread works
-//! through a [`ShardLocks`]: it keeps the shard of the last request locked while the next ones go there,
-//! too, and locks the shards of a request on several keys all at once. Under the lock a [`Db`] offers
-//! the operations on keys and strings. Deadlines are Unix times in milliseconds, the time is handed
-//! in, and a key whose deadline has come is never seen again, whether or not the [`Reaper`] has
-//! removed it yet.
+//! A [`Keyspace`] spreads its databases over shards. Each shard has a small lock. A thread works through a
+//! [`ShardLocks`]: it keeps the shard of the last request locked while the next requests use it too. For a request on
+//! several keys it locks all their shards at once. Under the lock, a [`Db`] offers the operations on keys and
+//! strings. Deadlines are Unix times in milliseconds, and the caller passes the time in. An expired key is never
+//! visible, even if the [`Reaper`] has not removed it yet.
 //!
-//! What it guarantees:
+//! Guarantees:
 //!
-//! - Values come back byte by byte as they were set.
-//! - Operations on one key have one order, and those under one [`MultiShardGuard`] happen as one.
+//! - A value is returned byte for byte as it was set.
+//! - Operations on one key are totally ordered. All operations under one [`MultiShardGuard`] are atomic.
 //! - [`Keyspace::memory`] is exact, in the sizes that the allocator actually returns.
-//! - No operation takes longer because there are many keys, except those that go through all.
+//! - The number of keys does not slow an operation down, except for those that visit all keys.
 //! - A scan visits each key that stays exactly once.
-//! - A worker never waits for a thread that holds shards for long ([`Keyspace::long_locks`]).
-//! - What is done under a guard can be taken back: [`ShardLocks::begin_undo`].
+//! - A worker never waits for a thread that locks shards for long ([`Keyspace::long_locks`]).
+//! - Changes under a guard can be rolled back: [`ShardLocks::begin_undo`].
 //! - A [`Snapshot`] contains all databases as of one moment, whatever changes meanwhile.
 //!
 //! ```
@@ -43,8 +42,8 @@
 //! # Ok::<(), tierce_keyspace::Error>(())
 //! ```
 
-// From the lowest to the highest: what all need; data; what a change is; what shards keep for the services; how
-// shards are locked and keys changed; what goes through the data or serves those who hear of changes.
+// From the lowest layer to the highest: shared basics; data; changes; state that shards keep for the services;
+// locking of shards and access to keys; services that walk the data or serve listeners.
 mod clock;
 mod codec;
 mod db_index;
@@ -82,7 +81,7 @@ pub use access::shard_locks::{MultiShardGuard, SHARD_PATIENCE, ShardLocks};
 pub use access::string::NewString;
 pub use access::undo::Savepoint;
 pub use change::event::{Event, EventBatch, EventClasses, EventSink, KeyEvent, Origin, Source};
-pub use change::stream_place::{STREAM_NAME_LEN, StreamPlace};
+pub use change::stream_position::{STREAM_NAME_LEN, StreamPosition};
 pub use change::{Change, Removal};
 pub use clock::{Clock, ManualClock, SystemClock};
 pub use data::code::{CODE_NAME_LEN_MAX, CodeKind, CodeSet, CodeStore};
@@ -134,26 +133,26 @@ pub use services::waiters::{
 pub use services::watch::{Watch, end_dropped_watches, unwatch, watch_key};
 pub use tierce_collections::{INT_TEXT_MAX, IntText, int_text_len, parse_int};
 
-/// Changes as operations in the records of a log, and back into a keyspace.
+/// Encodes changes as operations in the records of a log, and loads them into a keyspace again.
 ///
 /// An operation states the new value of a key, not the request. See [`Replay`](log::Replay),
 /// [`LiveReplay`](log::LiveReplay) and [`Checkpoint`](log::Checkpoint).
 ///
-/// **Order.** A record is appended before the shards of its operations are unlocked. So the records
-/// of one key are in the order of its changes, and what another thread has seen is in the log.
+/// **Order.** A record is appended before the shards of its operations are unlocked. So the records of a key are in
+/// the order of its changes, and every change that another thread has seen is in the log.
 ///
-/// **Atomicity.** All operations under one lock, or under one [`MultiShardGuard`], are one
-/// record or, if they are longer than a piece, one batch of records. A log keeps a record whole or not at all, and a
-/// batch counts from its last record on; so MSET, RENAME or a transaction are there whole or not at all,
-/// whatever their size. To give up in the middle of a batch, do not finish it.
+/// **Atomicity.** All operations under one lock, or under one [`MultiShardGuard`], are one record. If they are longer
+/// than a piece, they are one batch of records. A log keeps a record completely or not at all, and a batch takes
+/// effect with its last record. So MSET, RENAME and transactions are atomic, whatever their size. To abandon a batch,
+/// do not finish it.
 ///
-/// **Expiry** is a removal like any other. Deadlines are absolute and nothing expires while a log is
-/// read: without the removal, an edit of what was in the log before the key expired, or before a
-/// checkpoint reached it, would be all that is left of the key, and stay.
+/// **Expiry** is logged as a removal. Deadlines are absolute and nothing expires while a log is read. Without the
+/// removal, a later edit could recreate a part of the key: the value before its expiry, or before a checkpoint
+/// reached it, is not in the log any more.
 pub mod log {
     pub use crate::change::log::{
-        Effect, LogSink, Op, RecordKind, Sieve, Sifted, Sizes, Stored, Unfinished, cut, no_place,
-        plain_put,
+        Effect, LogSink, Op, RecordKind, Sieve, Sifted, Sizes, Stored, Unfinished, cut,
+        no_position, plain_put,
     };
     pub use crate::codec::{Malformed, Reader};
     pub use crate::data::collections::{

@@ -1,37 +1,37 @@
-//! Faults that can be put back, for the tests that have to find them (`crates/engine/tests/together`,
-//! `crates/commands/tests/replicated`, `crates/server/src/simulation`, `scripts/linearizability`).
+//! Faults that tests can plant and must find (`crates/engine/tests/together`, `crates/commands/tests/replicated`,
+//! `crates/server/src/simulation`, `scripts/linearizability`).
 //!
-//! Each was in the code once, or is what a natural mistake there would do. [`is`] is where the code does
-//! better now. Without the feature `planted-faults`, which only these tests have, it is `false` when the
-//! program is compiled, and nothing is left of it.
+//! Each fault was in the code once, or is a natural mistake. The code calls [`is`] where it would have the fault.
+//! Without the feature `planted-faults`, which only these tests enable, [`is`] is constant `false` and nothing
+//! remains in the program.
 
 /// A fault.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[repr(u8)]
 pub enum Fault {
-    /// Emptying a database ends the lists of all databases that a checkpoint has logged in part.
+    /// Emptying a database drops the partly logged lists of all databases.
     FlushEndsAllLists = 1,
-    /// The log does not hear that a key has expired.
+    /// The expiry of a key is not logged.
     ExpiryIsNotLogged,
-    /// What is longer than a record does not get to the log.
+    /// Batches longer than a record are not logged.
     LongRecordsAreDropped,
-    /// A log that could not be begun is not begun again, whatever is said of it.
+    /// A log that could not be begun is never begun again.
     RefusedLogIsNotBegun,
-    /// A log that has failed takes writes again before another one has all keys.
+    /// A log that has failed accepts writes again before another one has all keys.
     WriteErrorEndsTooEarly,
-    /// A new log whose completion has failed once is never complete.
+    /// A new log whose completion has failed once is never completed.
     CompletionIsNotRepeated,
-    /// A rollback leaves keys that were added.
+    /// A rollback keeps keys that were added.
     UndoOfNewKeys,
-    /// It does not put back entries that were removed, or changed and small.
+    /// It does not restore entries that were removed, or that were changed and small.
     UndoOfEntries,
-    /// It does not put back large values that were replaced.
+    /// It does not restore large values that were replaced.
     UndoOfValues,
-    /// Large values keep the deadlines and attributes that they got.
+    /// Large values keep their new deadlines and attributes.
     UndoOfShells,
-    /// Keys that were read stay used.
+    /// Keys keep their new usage data.
     UndoOfUses,
-    /// Large strings keep what was written into them.
+    /// Large strings keep the written bytes.
     UndoOfBytes,
     /// Large lists stay edited.
     UndoOfLists,
@@ -45,7 +45,7 @@ pub enum Fault {
     UndoOfStreams,
     /// A large value stays under its new key.
     UndoOfMoves,
-    /// Counters stay.
+    /// Counters are not restored.
     UndoOfCounters,
     /// Groups of keys keep their new versions.
     UndoOfVersions,
@@ -55,44 +55,44 @@ pub enum Fault {
     UndoOfSwaps,
     /// Libraries of functions and scripts stay changed.
     UndoOfCode,
-    /// A commit does not give up locations on disk.
+    /// A commit does not release locations on disk.
     UndoOfLocations,
-    /// What was done goes to the log.
+    /// Rolled back changes are logged.
     UndoOfRecords,
-    /// Waiters are told of what was taken back.
+    /// Waiters are told of rolled back changes.
     UndoOfReadyKeys,
-    /// Events are delivered of what was taken back.
+    /// Events of rolled back changes are delivered.
     UndoOfEvents,
-    /// Watchers are told of what was taken back.
+    /// Watchers are told of rolled back changes.
     UndoOfTouchedKeys,
-    /// EXEC does not lock what its commands need together.
+    /// EXEC does not lock all its commands' keys together.
     TransactionsInPieces,
-    /// Clients that began to wait go on waiting.
+    /// Clients that began to wait continue to wait.
     UndoOfWaiters,
-    /// A worker that cannot serve the clients of a key, since its shard is busy, forgets that they are to be served.
+    /// A worker that cannot serve the clients of a key in a busy shard forgets them.
     BusyKeysStayUnserved,
-    /// Threads for long commands wait without limit for a shard that a script holds.
+    /// Threads for long commands wait without limit for a shard that a script has locked.
     LongThreadsWait,
-    /// What a worker has yet to deliver to a connection is dropped when that sends a command.
+    /// A worker drops pending messages for a connection when the connection sends a command.
     CommandsDropMessages,
-    /// The messages of a script are sent when its keys are not locked any more.
+    /// The messages of a script are sent after its keys were unlocked.
     MessagesWithoutLocks,
-    /// A replica hears of no deadline of a collection that begins anew.
+    /// A replica does not get the deadline of a collection that is written anew.
     TranslationOfDeadlines,
-    /// Nor of those of fields that come with their values.
+    /// A replica does not get field deadlines that come with field values.
     TranslationOfFieldDeadlines,
-    /// Elements that are put before a list come there in the other order.
+    /// Elements prepended to a list arrive in the opposite order.
     TranslationOfHeads,
-    /// A replica empties the database that its stream has selected last.
+    /// A replica empties the database that its stream selected last.
     TranslationOfFlushes,
-    /// A pending entry that was deleted is claimed without being there.
+    /// A deleted pending entry is claimed although it does not exist.
     TranslationOfPending,
     /// memcached's flags and marks are not sent with the value.
     TranslationOfNotes,
 }
 
 impl Fault {
-    /// A fault of a rollback.
+    /// The faults of a rollback.
     pub const OF_UNDO: [Self; 23] = [
         Self::UndoOfNewKeys,
         Self::UndoOfEntries,
@@ -128,14 +128,13 @@ thread_local! {
     static OF_THREAD: std::cell::Cell<u8> = const { std::cell::Cell::new(0) };
 }
 
-/// Puts a fault into what this thread does, in place of the one before. Tests on other threads of the process do not
-/// have it.
+/// Plants a fault in this thread, and replaces the previous one. Other threads do not have it.
 #[cfg(feature = "planted-faults")]
 pub fn plant(fault: Option<Fault>) {
     OF_THREAD.set(fault.map_or(0, |fault| fault as u8));
 }
 
-/// Puts a fault into what all threads of the process do.
+/// Plants a fault in all threads of the process.
 #[cfg(feature = "planted-faults")]
 pub fn plant_everywhere(fault: Fault) {
     OF_PROCESS.store(fault as u8, std::sync::atomic::Ordering::SeqCst);
@@ -146,26 +145,26 @@ fn planted() -> [u8; 2] {
     [OF_THREAD.get(), OF_PROCESS.load(std::sync::atomic::Ordering::Relaxed)]
 }
 
-/// Whether this fault is there.
+/// Returns true if this fault is planted.
 #[cfg(feature = "planted-faults")]
 pub fn is(fault: Fault) -> bool {
     planted().contains(&(fault as u8))
 }
 
-/// Whether this fault is there.
+/// Returns true if this fault is planted.
 #[cfg(not(feature = "planted-faults"))]
 #[inline]
 pub const fn is(_: Fault) -> bool {
     false
 }
 
-/// Whether any fault is there.
+/// Returns true if any fault is planted.
 #[cfg(feature = "planted-faults")]
 pub fn is_any() -> bool {
     planted() != [0, 0]
 }
 
-/// Whether any fault is there.
+/// Returns true if any fault is planted.
 #[cfg(not(feature = "planted-faults"))]
 #[inline]
 pub const fn is_any() -> bool {

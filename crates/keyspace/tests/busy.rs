@@ -1,4 +1,4 @@
-//! Shards that are held for long: a worker is told so, and woken later.
+//! Shards that are locked for long: a worker is refused, and woken later.
 
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::mpsc::{self, Receiver, Sender};
@@ -18,7 +18,7 @@ const DB: DbIndex = DbIndex::ZERO;
 const SHARDS: usize = 8;
 const WORKER: u16 = 3;
 
-/// A keyspace, and what its worker is woken with.
+/// Returns a keyspace, and the wake-ups of its worker.
 fn keyspace() -> (Arc<Keyspace>, Receiver<(u16, Freed)>) {
     let options = Options { shards: SHARDS, databases: 2, ..Options::default() };
     let keyspace = Arc::new(Keyspace::new(options).unwrap());
@@ -42,7 +42,7 @@ fn set(locks: &mut ShardLocks<'_>, name: &str) {
     locks.db(DB, key.hash(), NOW_MS).set(key, b"value", Expiry::Never).unwrap();
 }
 
-/// A thread that holds the shards of some keys for long, until it is told otherwise.
+/// A thread that keeps the shards of some keys locked for long, until it is told to stop.
 struct Holder {
     ends: Sender<()>,
     thread: thread::JoinHandle<()>,
@@ -158,13 +158,13 @@ fn eviction_passes_over_busy_shards() {
         assert_eq!(evict(&mut worker, NOW_MS, usize::MAX), Evicted::Later, "{policy:?}");
         assert_eq!(keyspace.len(DB), 2);
         holder.end();
-        // An empty keyspace is beyond this limit.
+        // An empty keyspace exceeds this limit.
         assert_eq!(evict(&mut worker, NOW_MS, usize::MAX), Evicted::Nothing);
         assert_eq!(keyspace.len(DB), 0);
     }
 }
 
-/// A shard that nobody holds, and that others have asked for, is not to be had either.
+/// An unlocked shard for which another thread waits is refused as well.
 #[test]
 fn eviction_passes_over_shards_that_others_wait_for() {
     let (keyspace, _woken) = keyspace();
@@ -205,7 +205,7 @@ fn a_thread_that_may_wait_holds_nothing_meanwhile() {
         }
     });
     started.recv().unwrap();
-    // Whether the other has begun to wait or not: all shards but one are there for others.
+    // In either state of the other thread, all shards but one are available.
     for round in 0..1000 {
         let mut worker = keyspace.worker_locks(WORKER);
         let hash = keyspace.hash(names[round % 7].as_bytes());
@@ -279,8 +279,8 @@ fn a_waiter_in_a_busy_shard_is_forgotten_later() {
     }
 }
 
-/// Each of its duties leads it there: a waiter that has its answer, a watch that was dropped, keys that are due, too many
-/// cached keys, and the first round of aging.
+/// Each of the reaper's duties meets the busy shard: an answered waiter, a dropped watch, due keys, too many cached
+/// keys, and the first round of aging.
 #[test]
 fn the_reaper_passes_by_a_shard_that_is_held_without_end() {
     let (keyspace, _woken) = keyspace();
@@ -317,7 +317,7 @@ fn the_reaper_passes_by_a_shard_that_is_held_without_end() {
     wait_until("all is done", || left() == (0, 0, 0, 0));
 }
 
-/// Without a deadline that makes it come again.
+/// Without a deadline that would wake the reaper again.
 #[test]
 fn the_reaper_comes_again_for_what_it_has_left_in_a_busy_shard() {
     static PASSES: AtomicUsize = AtomicUsize::new(0);

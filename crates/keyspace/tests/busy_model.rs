@@ -1,8 +1,8 @@
-//! Every interleaving of a thread that holds a shard for long and a worker that must not wait for it, checked by
-//! a model checker: no worker that has set a request aside is forgotten, and those who were woken come before
-//! the next one who holds the shard for long.
+//! A model checker runs every interleaving of a thread that locks a shard for long and a worker that must not wait
+//! for it. No worker with a deferred request is forgotten, and woken workers come before the next thread that locks
+//! the shard for long.
 //!
-//! The state machine is the one of the crate, compiled once more on top of the checker's locks.
+//! The crate's state machine is compiled again on top of the checker's locks.
 
 use std::sync::Arc as StdArc;
 
@@ -13,7 +13,7 @@ use loom::thread;
 #[path = "../src/registries/busy/registry.rs"]
 mod registry;
 
-/// What `registry` is made of. Time stands still, so that promises are kept however long it takes.
+/// Primitives of `registry`. Time stands still, so reservations last however long it takes.
 mod sync {
     use std::ops::{Deref, DerefMut};
 
@@ -87,10 +87,10 @@ const WORKER: u16 = 7;
 /// A keyspace of one shard, and the mailbox of one worker.
 struct World {
     registry: Registry,
-    /// Whether a thread holds the shard for long. None of the checker's locks, for it takes no notice of
-    /// attempts to lock one that fail.
+    /// True while a thread keeps the shard locked for long. Not a lock of the checker, which does not notice failed
+    /// attempts to lock.
     is_locked: AtomicBool,
-    /// How often it was held for long.
+    /// Number of long locks so far.
     holds: AtomicUsize,
     mailbox: loom::sync::Mutex<Vec<Woken>>,
     has_mail: loom::sync::Condvar,
@@ -120,7 +120,7 @@ impl World {
         }
     }
 
-    /// A worker's request: whether it ran. Otherwise it was set aside.
+    /// A worker's request. Returns true if it ran; otherwise it was deferred.
     fn request(&self) -> bool {
         loop {
             if !self.is_locked.load(Ordering::Acquire) {
@@ -136,7 +136,7 @@ impl World {
         self.mailbox.lock().unwrap().pop()
     }
 
-    /// What the event loop does.
+    /// Waits for a wake-up, like the event loop.
     fn await_mail(&self) -> Woken {
         let mut mailbox = self.mailbox.lock().unwrap();
         loop {
@@ -166,14 +166,14 @@ fn a_request_runs_or_its_worker_is_woken() {
             world.registry.served(&shards);
         }
         assert!(!world.registry.is_busy(0));
-        // Nothing is in the way of the next one.
+        // Nothing prevents the next one.
         world.hold_for_long();
         assert_eq!(world.holds.load(Ordering::Relaxed), 2);
     });
 }
 
-/// One thread holds the shard twice, so that three switches are enough to find a promise that is not kept: to that
-/// thread, back when the shard is held, and back again when it is held for the second time.
+/// One thread locks the shard twice, so that three switches suffice to find a violated reservation: to that thread,
+/// back while the shard is locked, and back again during the second lock.
 #[test]
 fn who_was_woken_comes_before_the_shard_is_held_again() {
     let mut checker = loom::model::Builder::new();
@@ -200,7 +200,7 @@ fn who_was_woken_comes_before_the_shard_is_held_again() {
 
 #[test]
 fn who_was_woken_comes_before_the_next_who_holds_the_shard_for_long() {
-    // Three threads: all interleavings would take minutes. Two switches find who comes out of turn.
+    // Three threads: all interleavings would take minutes. Two switches find a thread out of turn.
     let mut checker = loom::model::Builder::new();
     checker.preemption_bound = Some(2);
     checker.check(|| {

@@ -1,4 +1,4 @@
-//! Keys that clients have cached: who is told of which change.
+//! Keys that clients have cached, and the reports of their changes.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering::SeqCst};
@@ -14,7 +14,8 @@ use tierce_keyspace::{
 
 const NOW_MS: i64 = 1_000_000;
 
-/// What a sink was told: a key with who changed it, its readers and whether it is for all, or that all keys changed.
+/// Report to a sink: a key with the client that changed it, its readers and the broadcast flag, or a change of all
+/// keys.
 #[derive(Debug, Clone, PartialEq, Eq)]
 enum Told {
     Key(Vec<u8>, u64, Vec<u64>, bool),
@@ -25,9 +26,9 @@ enum Told {
 struct Sink {
     told: Mutex<Vec<Told>>,
     is_congested: AtomicBool,
-    /// Readers whose numbers are no multiples of [`LASTING`].
+    /// True if the readers whose numbers are not multiples of [`LASTING`] are gone.
     others_have_gone: AtomicBool,
-    /// How often it was asked for that.
+    /// Number of queries about readers.
     asked: AtomicUsize,
 }
 
@@ -84,7 +85,7 @@ fn the_reaper_waits_for_a_sink_that_is_behind() {
 /// Clients whose numbers are multiples of this stay.
 const LASTING: u64 = 100;
 
-/// Of a key that many read and no one changes.
+/// For a key that many clients read and none changes.
 #[test]
 fn readers_that_have_gone_are_forgotten_in_time() {
     let (keyspace, sink) = keyspace(10);
@@ -147,7 +148,7 @@ fn many_changes_can_be_told_as_one() {
     drop(locks);
     assert_eq!(sink.take(), [Told::All]);
     assert_eq!(keyspace.cached_keys(), (0, 0));
-    // What changes later is told as ever.
+    // Later changes are reported as usual.
     set(&keyspace, b"k", 7, Expiry::Never);
     assert_eq!(sink.take(), [told(b"k", 7, &[], true)]);
 }
@@ -180,7 +181,7 @@ fn a_flush_takes_everything_and_a_broadcast_needs_no_reader() {
     assert_eq!(sink.take(), []);
 }
 
-/// What is taken back is told: clients read it again in vain, but miss nothing.
+/// Rolled back changes are reported: clients read once too often, but miss nothing.
 #[test]
 fn a_change_that_is_rolled_back_may_be_told_but_is_never_missed_afterwards() {
     let (keyspace, sink) = keyspace(10);
@@ -203,7 +204,7 @@ fn a_change_that_is_rolled_back_may_be_told_but_is_never_missed_afterwards() {
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(effort(256)))]
 
-    /// Each reader is told of the first change after its read, or before that because the table is full.
+    /// Each reader is told of the first change after its read, or earlier if the table is full.
     #[test]
     fn readers_are_told_of_the_first_change(
         steps in prop::collection::vec((0..20_u8, 1..5_u64, any::<bool>()), 1..200),

@@ -1,4 +1,4 @@
-//! Copies of values in short turns: what they hold, and when they are out of date.
+//! Copies of values in slices: their contents, and when they become outdated.
 
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 
@@ -10,7 +10,7 @@ use tierce_keyspace::{
 
 const ZERO: DbIndex = DbIndex::ZERO;
 const NOW: i64 = 1_700_000_000_000;
-/// Elements enough for many slices.
+/// Enough elements for many slices.
 const MANY: usize = 20_000;
 
 fn keyspace() -> Keyspace {
@@ -94,7 +94,8 @@ fn a_copy_holds_all_that_the_key_holds() {
     assert!(copy(&keyspace, keyspace.key(b"nosuchkey")).unwrap().value().is_none());
 }
 
-/// A reader whose time is before the deadline would else get what is left in the middle of its copy.
+/// Otherwise a reader whose time is before the deadline would get the rest in the middle of its
+/// copy.
 #[test]
 fn a_copy_is_out_of_date_when_fields_are_removed_whose_deadline_has_come() {
     for len in [2, MANY] {
@@ -178,7 +179,7 @@ fn a_copy_is_of_one_moment_while_others_write() {
     let ends = AtomicBool::new(false);
     std::thread::scope(|scope| {
         scope.spawn(|| {
-            // Turns the list around, so that any two neighbours stay such.
+            // Rotates the list, so that neighbours stay neighbours.
             while !ends.load(Relaxed) {
                 let mut locks = keyspace.locks();
                 let mut db = locks.db(ZERO, key.hash(), NOW);

@@ -1,4 +1,4 @@
-//! An allocator that counts, for tests of what memory is left behind.
+//! A counting allocator, for tests of memory that is left behind.
 
 use std::alloc::{GlobalAlloc, Layout, System};
 use std::cell::Cell;

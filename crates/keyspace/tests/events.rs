@@ -1,4 +1,5 @@
-//! Events are delivered when the changes are in the log, in the order of the changes, and not before.
+//! Events are delivered after the changes are in the log, in the order of the changes, and not
+//! before.
 
 use std::mem;
 use std::sync::{Arc, Mutex};
@@ -12,7 +13,7 @@ use tierce_keyspace::{
 
 const NOW_MS: i64 = 1_700_000_000_000;
 
-/// What has happened, in its order: events, and records of the log between them.
+/// Events and log records between them, in order.
 #[derive(Default)]
 struct Heard(Mutex<Vec<String>>);
 

@@ -1,6 +1,6 @@
 //! Eviction obeys its policy, and memory stays within the limit.
 //!
-//! What a policy promises is compared with the events of the keys that go.
+//! The policy's rules are compared with the events of the evicted keys.
 
 use std::collections::{HashMap, HashSet};
 use std::num::NonZeroU32;
@@ -69,7 +69,7 @@ impl World {
         self.with(0, name, NOW_MS, |db, key| db.peek(key).is_some())
     }
 
-    /// Sets the limit to what is in use, less so many bytes.
+    /// Sets the limit to the memory in use, minus this many bytes.
     fn limit_below_use(&self, policy: Policy, bytes: u64) -> u64 {
         let limit_bytes = self.used() - bytes;
         self.keyspace.set_eviction(&Eviction { limit_bytes, policy, ..Eviction::default() });
@@ -112,7 +112,7 @@ fn volatile_policies_spare_keys_without_deadline() {
     for policy in
         [Policy::VolatileLru, Policy::VolatileLfu, Policy::VolatileRandom, Policy::VolatileTtl]
     {
-        // Few with a deadline, and many, are found in different ways.
+        // Few keys and many keys with a deadline are found in different ways.
         for volatile_each in [2, 40] {
             let world = World::new(8);
             for number in 0..4000 {
@@ -133,7 +133,7 @@ fn volatile_policies_spare_keys_without_deadline() {
             assert_eq!(expires, volatile - evicted.len(), "all that went had a deadline");
             assert_eq!(world.keyspace.stats().evicted, evicted.len() as u64);
             assert_eq!(world.keyspace.stats().expired, 0);
-            // When none is left that may go, the others stay.
+            // When no key is left that may be evicted, the others stay.
             world.keyspace.set_eviction(&Eviction {
                 limit_bytes: 1,
                 policy,
@@ -156,7 +156,7 @@ fn the_nearest_deadlines_go_first() {
         world.set(&name(number), 20, Expiry::At(deadline_ms));
         deadlines.insert(name(number).into_bytes(), deadline_ms);
     }
-    // Some that had come near are far again, and the other way round.
+    // Some near deadlines become far, and the other way round.
     for number in 0..100 {
         let moved_ms = if number % 2 == 0 { NOW_MS + 90_000 } else { NOW_MS + 500 };
         world.with(0, &name(number), NOW_MS, |db, key| db.set_deadline(key, moved_ms));
@@ -360,8 +360,8 @@ fn frequencies_are_counted_and_decay() {
     assert_eq!(frequency(NOW_MS), Some(much));
 }
 
-/// Steady inserts of values of all sizes, overwrites and deletions among them: memory is never
-/// above the limit by more than what came last, and the inexactness that is promised.
+/// Steady inserts of values of all sizes, with overwrites and deletions: memory exceeds the limit at most by the last
+/// insert and the guaranteed inexactness.
 #[test]
 fn memory_is_bounded_under_steady_inserts() {
     for policy in
@@ -507,7 +507,7 @@ proptest! {
     }
 }
 
-/// What a deadline that has moved leaves behind is taken away on the way, also by a thread that says what it locks.
+/// Stale deadline items are removed on the way, also by a thread that announces its locks.
 #[test]
 fn the_nearest_deadline_is_found_behind_one_that_has_moved() {
     let world = World::new(4);

@@ -34,7 +34,7 @@ struct State {
 }
 
 impl State {
-    /// What is seen at that time.
+    /// Returns the state visible at that time.
     fn of(keyspace: &Keyspace, now_ms: i64) -> Self {
         let mut state = Self::default();
         for index in 0..KEYS {
@@ -216,7 +216,7 @@ proptest! {
                     if complete { dropped = begin } else { pass = Some((begin, checkpoint)) }
                 }
             }
-            // The reaper is as good as its clock: what is due is gone after it.
+            // The reaper uses its own clock: expired data are removed after this call.
             expire_due(&mut keyspace.locks(), now_ms);
             for fields in model.hashes.values_mut() {
                 fields.retain(|_, (_, at)| at.is_none_or(|at| at > now_ms));
@@ -283,8 +283,8 @@ fn large_ones_are_checkpointed_in_parts() {
     assert_eq!(State::of(&again, BEGIN_MS), State::of(&keyspace, BEGIN_MS));
 }
 
-/// What a checkpoint has not reached yet goes away, but for one member: the parts that follow have
-/// nothing in them, or that one.
+/// A part that the checkpoint has not reached is removed, except for one member: the following
+/// parts are empty, or contain that one.
 #[test]
 fn large_ones_shrink_while_they_are_checkpointed() {
     const MEMBERS: u32 = 3000;
@@ -311,7 +311,7 @@ fn large_ones_shrink_while_they_are_checkpointed() {
             assert_eq!(checkpoint.step().1, Pass::Underway);
         }
         edit(&|set, member| _ = set.remove(member));
-        while checkpoint.step().1 == Pass::Underway {}
+        while checkpoint.step().1 != Pass::Complete {}
         let again = replayed(&records.0.lock()[begin..]);
         assert_eq!(State::of(&again, BEGIN_MS), State::of(&keyspace, BEGIN_MS));
     }

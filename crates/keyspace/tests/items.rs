@@ -1,5 +1,5 @@
-//! Flags and versions: what they survive, what they cost, and that no store by version overwrites
-//! what its client has not seen.
+//! Flags and versions: persistence and cost. No store with a version overwrites a value that its
+//! client has not seen.
 
 use proptest::prelude::*;
 use tierce_harness::effort;
@@ -236,7 +236,7 @@ proptest! {
         let keyspace = keyspace();
         let mut locks = keyspace.locks();
         let names = ["a", "b", "c"];
-        // How often a key has changed, and what was told when: (version, changes).
+        // Number of changes of a key, and versions given to clients: (version, changes).
         let mut changes = [0u32; 3];
         let mut tokens: [Vec<(u64, u32)>; 3] = Default::default();
         let mut present = [false; 3];

@@ -1,5 +1,5 @@
-//! Lists under the keyspace: edits against a model, and what their log makes of them when it is
-//! replayed, with checkpoints that log large lists in parts while they change.
+//! Lists under the keyspace: edits against a model, and the replay of their log, with checkpoints
+//! that log large lists in parts while they change.
 
 use std::sync::Arc;
 

@@ -1,4 +1,4 @@
-//! What a log holds is what a keyspace held: changes, checkpoints and replay against each other.
+//! A log has the state of its keyspace: changes, checkpoints and replay against each other.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -84,9 +84,9 @@ enum Action {
     Flush(usize),
     Swap(usize, usize),
     Later(i64),
-    /// By so many threads.
+    /// With this many threads.
     BeginCheckpoint(usize),
-    /// So many steps of one of them.
+    /// This many steps of one of them.
     Checkpoint(usize, u8),
 }
 
@@ -135,7 +135,7 @@ fn with<R>(
     act(&mut keyspace.locks().db(db, key.hash(), now_ms), key)
 }
 
-/// Does what needs no checkpoint.
+/// Does an action that needs no checkpoint.
 fn act(keyspace: &Keyspace, action: &Action, now_ms: &mut i64) {
     let now = *now_ms;
     let index = |db: usize| keyspace.db_index(db).unwrap();
@@ -209,8 +209,8 @@ fn act(keyspace: &Keyspace, action: &Action, now_ms: &mut i64) {
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(effort(80)))]
 
-    /// After any number of actions, with checkpoints underway and complete, a replay of what the log
-    /// still has is the keyspace as it was.
+    /// After any number of actions, with running and complete checkpoints, a replay of the remaining log gives the
+    /// same keyspace.
     #[test]
     fn a_replay_is_the_keyspace(actions in proptest::collection::vec(action(), 1..200), cuts in proptest::collection::vec(0..200usize, 4)) {
         let (keyspace, records) = logged();
@@ -244,8 +244,8 @@ proptest! {
     }
 }
 
-/// A long history with operations on two keys, mostly of two shards, and now and then on whole databases:
-/// loaders get it in many pieces, and whatever their number the outcome is that of one after the other.
+/// A long history with operations on two keys, mostly of two shards, and sometimes on whole databases. Loaders get it
+/// in many chunks, and the result is that of sequential loading, whatever their number.
 #[test]
 fn a_long_history_is_the_same_for_any_number_of_loaders() {
     let (keyspace, records) = logged();
@@ -327,7 +327,7 @@ fn what_is_not_changed_is_not_logged() {
     assert_eq!(records.len(), len);
 }
 
-/// Each costs a load all shards.
+/// Loading locks all shards for each flush.
 #[test]
 fn a_flush_logs_the_databases_that_have_keys() {
     let (keyspace, records) = logged();
@@ -366,7 +366,7 @@ fn a_part_that_is_written_is_logged_alone() {
     assert!(records[1].len() < 32, "{} bytes", records[1].len());
 }
 
-/// A command that only meets a key that has expired need not wait until the log of that is on the device.
+/// A command that only finds an expired key need not wait until the expiry is durable.
 #[test]
 fn an_expired_key_is_logged_for_nobody() {
     let (keyspace, records) = logged();
@@ -382,7 +382,7 @@ fn an_expired_key_is_logged_for_nobody() {
     locks.release();
     assert!(!locks.take_logged());
     assert_eq!(records.len(), before + 1, "the removal is logged all the same");
-    // Who changes something as well has to wait.
+    // A command that also changes something must wait.
     set();
     let before = records.len();
     let deadline_ms = NOW_MS + 10;
@@ -421,7 +421,7 @@ fn a_large_value_is_a_batch_of_pieces() {
     assert_eq!(state(&replay(&records, 1)), state(&keyspace));
 }
 
-/// What was longer than the limit when it was written stays when the limit is lower.
+/// A value that was allowed when it was written stays under a lower limit.
 #[test]
 fn a_lower_limit_on_values_loses_nothing_of_what_was_written() {
     let (keyspace, records) = logged();
@@ -437,7 +437,7 @@ fn a_lower_limit_on_values_loses_nothing_of_what_was_written() {
         replay.finish().map(|_| keyspace)
     };
     assert_eq!(state(&load(100).unwrap()), state(&keyspace));
-    // Zero bytes beyond the limit are refused, and not passed over.
+    // Zero bytes beyond the limit are refused, not skipped.
     with(&keyspace, 0, 1, NOW_MS, |db, key| db.set_range(key, 5000, b"x").unwrap());
     let refused = load(100).map(|_| ()).unwrap_err();
     assert_eq!(refused, ReplayError::ValueTooLong(5000, 100));
@@ -488,7 +488,7 @@ fn writers_and_checkpoints_side_by_side() {
         while running.load(Ordering::Acquire) > 0 || passes == 0 {
             let begin = records.len();
             let mut checkpoint = Checkpoint::begin(&keyspace);
-            while checkpoint.step().1 == Pass::Underway {}
+            while checkpoint.step().1 != Pass::Complete {}
             dropped = begin;
             passes += 1;
         }
@@ -498,8 +498,8 @@ fn writers_and_checkpoints_side_by_side() {
     assert_eq!(state(&again), state(&keyspace));
 }
 
-/// Writers keep their lockers, and shards locked, while logging begins. A pass that follows and the
-/// changes that are logged from then on are all there is.
+/// Writers keep their locks, and shards locked, while logging begins. A later pass and the changes logged from then
+/// on are complete.
 #[test]
 fn a_log_that_begins_under_writers_misses_nothing() {
     const WRITERS: usize = 3;
@@ -535,7 +535,7 @@ fn a_log_that_begins_under_writers_misses_nothing() {
             }
             keyspace.begin_logging();
             let mut checkpoint = Checkpoint::begin(&keyspace);
-            while checkpoint.step().1 == Pass::Underway {}
+            while checkpoint.step().1 != Pass::Complete {}
             passed.store(1, Ordering::Release);
         });
         let again = replay(&records.0.lock(), 2);

@@ -1,6 +1,5 @@
-//! Histories over all types with short records: a log that ends after any of its records holds what was
-//! there after some command, whole, with checkpoints underway, keys that expire and databases that are
-//! emptied and exchanged.
+//! Histories over all types with short records: a log that ends after any of its records has the complete state after
+//! some command, with running checkpoints, expiring keys, and databases that are emptied and exchanged.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -13,8 +12,8 @@ use tierce_harness::effort;
 use tierce_keyspace::log::{Checkpoint, LiveReplay, LogSink, Pass, RecordKind, Replay, Sizes};
 use tierce_keyspace::{
     CodeEditor, CodeKind, CollectionPart, Condition, Db, DbIndex, Error, Expiry, Freeing, Key,
-    Keyspace, Limits, Marks, Missing, Options, Removal, STREAM_NAME_LEN, SavedValue, StreamPlace,
-    expire_due, flush_dbs, for_each_entry, swap_dbs,
+    Keyspace, Limits, Marks, Missing, Options, Removal, STREAM_NAME_LEN, SavedValue,
+    StreamPosition, expire_due, flush_dbs, for_each_entry, swap_dbs,
 };
 
 const NOW_MS: i64 = 1_000_000;
@@ -66,11 +65,11 @@ fn replay(records: &[Vec<u8>]) -> Arc<Keyspace> {
     keyspace
 }
 
-/// What a key is: its deadline, and the parts of its value with their own.
+/// Deadline of a key, and the parts of its value with their deadlines.
 type Found = (Option<i64>, Vec<(String, Option<i64>)>);
 type State = BTreeMap<(usize, Vec<u8>), Found>;
 
-/// All there is, whether or not it has expired. Libraries and scripts count as keys of further databases.
+/// Returns the whole state, including expired keys. Libraries and scripts count as keys of further databases.
 fn state(keyspace: &Keyspace) -> State {
     let mut state = State::new();
     for db in keyspace.db_indices() {
@@ -108,7 +107,7 @@ fn part(part: CollectionPart<'_>) -> (String, Option<i64>) {
     }
 }
 
-/// What is visible of it at that time.
+/// Returns the part of it that is visible at that time.
 fn seen(state: &State, now_ms: i64) -> State {
     let is_live = |deadline_ms: &Option<i64>| deadline_ms.is_none_or(|at| at > now_ms);
     let mut state = state.clone();
@@ -128,7 +127,7 @@ enum Kind {
     Stream,
 }
 
-/// What is added to a key; others may put something else there.
+/// Kind of element that is added to a key; other actions may put another type there.
 const KINDS: [Kind; KEYS as usize] =
     [Kind::List, Kind::Set, Kind::SortedSet, Kind::Hash, Kind::Stream];
 
@@ -139,14 +138,14 @@ enum Action {
     Set(DbKey, usize, Option<i64>),
     Append(DbKey, usize),
     SetRange(DbKey, u64, usize),
-    /// Elements from a number on, so many, with a deadline if they are fields.
+    /// Adds this many elements from a number on, with a deadline if they are fields.
     Add(Kind, DbKey, u16, u16, Option<i64>),
     Take(Kind, DbKey, u16, u16),
-    /// What memcached's protocols do: a store with flags, an invalidation, a reader that wins.
+    /// Actions of memcached's protocols: a store with flags, an invalidation, a reader that wins.
     Store(DbKey, u32),
     Stale(DbKey),
     Win(DbKey),
-    /// What a replica does that is told of the two: flags, and whether it is stale and won.
+    /// Action of a replica that is told of the two: flags, and the marks stale and won.
     Note(DbKey, Option<u32>, (bool, bool)),
     Remove(DbKey),
     Deadline(DbKey, i64),
@@ -156,9 +155,9 @@ enum Action {
     All(usize, usize),
     Flush(usize),
     Swap,
-    /// A library or script, of which there are some, gets a source of this length or none.
+    /// A library or script gets a source of this length or none.
     Code(CodeKind, u8, Option<usize>),
-    /// The same, with a key in the same record.
+    /// Changes code and a key in the same record.
     CodeAndKey(CodeKind, u8, usize, DbKey),
     /// Time passes, and reads meet the keys that are due.
     Tick(i64),
@@ -169,32 +168,32 @@ enum Action {
 }
 
 fn action() -> impl Strategy<Value = Action> {
-    let place = || (0..DATABASES, 0..KEYS);
+    let position = || (0..DATABASES, 0..KEYS);
     let len = || prop_oneof![8 => 0..60usize, 2 => 200..900usize, 1 => 16_000..17_000usize];
     let after_ms = || prop_oneof![2 => Just(None), 1 => (1i64..600).prop_map(Some)];
     prop_oneof![
-        1 => (place(), len(), after_ms()).prop_map(|(p, l, d)| Action::Set(p, l, d)),
-        2 => (place(), len()).prop_map(|(p, l)| Action::Append(p, l)),
-        2 => (place(), prop_oneof![0..100u64, 16_000..40_000u64], 1..300usize).prop_map(|(p, o, l)| Action::SetRange(p, o, l)),
-        24 => (place(), 0..60u16, 1..30u16, after_ms())
+        1 => (position(), len(), after_ms()).prop_map(|(p, l, d)| Action::Set(p, l, d)),
+        2 => (position(), len()).prop_map(|(p, l)| Action::Append(p, l)),
+        2 => (position(), prop_oneof![0..100u64, 16_000..40_000u64], 1..300usize).prop_map(|(p, o, l)| Action::SetRange(p, o, l)),
+        24 => (position(), 0..60u16, 1..30u16, after_ms())
             .prop_map(|(p, from, count, d)| Action::Add(KINDS[usize::from(p.1)], p, from, count, d)),
-        8 => (place(), 0..60u16, 1..30u16)
+        8 => (position(), 0..60u16, 1..30u16)
             .prop_map(|(p, from, count)| Action::Take(KINDS[usize::from(p.1)], p, from, count)),
-        1 => (place(), any::<u32>()).prop_map(|(p, flags)| Action::Store(p, flags)),
-        2 => place().prop_map(Action::Stale),
-        2 => place().prop_map(Action::Win),
-        2 => (place(), proptest::option::of(any::<u32>()), any::<(bool, bool)>())
+        1 => (position(), any::<u32>()).prop_map(|(p, flags)| Action::Store(p, flags)),
+        2 => position().prop_map(Action::Stale),
+        2 => position().prop_map(Action::Win),
+        2 => (position(), proptest::option::of(any::<u32>()), any::<(bool, bool)>())
             .prop_map(|(p, flags, marks)| Action::Note(p, flags, marks)),
-        1 => place().prop_map(Action::Remove),
-        8 => (place(), 1i64..150).prop_map(|(p, d)| Action::Deadline(p, d)),
-        1 => place().prop_map(Action::Persist),
-        3 => (place(), place()).prop_map(|(a, b)| Action::Rename(a, b)),
-        3 => (place(), place()).prop_map(|(a, b)| Action::Copy(a, b)),
+        1 => position().prop_map(Action::Remove),
+        8 => (position(), 1i64..150).prop_map(|(p, d)| Action::Deadline(p, d)),
+        1 => position().prop_map(Action::Persist),
+        3 => (position(), position()).prop_map(|(a, b)| Action::Rename(a, b)),
+        3 => (position(), position()).prop_map(|(a, b)| Action::Copy(a, b)),
         1 => (0..DATABASES, len()).prop_map(|(d, l)| Action::All(d, l)),
         2 => (0..DATABASES).prop_map(Action::Flush),
         1 => Just(Action::Swap),
         3 => (code_kind(), 0..4u8, proptest::option::of(len())).prop_map(|(k, n, l)| Action::Code(k, n, l)),
-        1 => (code_kind(), 0..4u8, len(), place())
+        1 => (code_kind(), 0..4u8, len(), position())
             .prop_map(|(k, n, l, p)| Action::CodeAndKey(k, n, l, p)),
         3 => (0..80i64).prop_map(Action::Tick),
         3 => (0..80i64).prop_map(Action::Reap),
@@ -225,50 +224,54 @@ fn element(number: u16) -> Vec<u8> {
     }
 }
 
-/// Does what needs no checkpoint.
+/// Does an action that needs no checkpoint.
 fn act(keyspace: &Keyspace, action: &Action, now_ms: &mut i64) {
     let now = *now_ms;
     let index = |db: usize| keyspace.db_index(db).unwrap();
     match *action {
-        Action::Set(place, len, after_ms) => {
+        Action::Set(position, len, after_ms) => {
             let expiry = after_ms.map_or(Expiry::Never, |after_ms| Expiry::At(now + after_ms));
-            with(keyspace, place, now, |db, key| db.set(key, &vec![b's'; len], expiry)).unwrap();
+            with(keyspace, position, now, |db, key| db.set(key, &vec![b's'; len], expiry)).unwrap();
         }
-        // What is no string is left as it is.
-        Action::Append(place, len) => {
-            _ = with(keyspace, place, now, |db, key| db.append(key, &vec![b'a'; len]));
+        // A value that is no string is unchanged.
+        Action::Append(position, len) => {
+            _ = with(keyspace, position, now, |db, key| db.append(key, &vec![b'a'; len]));
         }
-        Action::SetRange(place, offset, len) => {
-            _ = with(keyspace, place, now, |db, key| db.set_range(key, offset, &vec![b'r'; len]));
+        Action::SetRange(position, offset, len) => {
+            _ = with(keyspace, position, now, |db, key| {
+                db.set_range(key, offset, &vec![b'r'; len])
+            });
         }
-        Action::Add(kind, place, from, count, after_ms) => {
+        Action::Add(kind, position, from, count, after_ms) => {
             let deadline_ms = after_ms.map(|after_ms| now + after_ms);
-            _ = with(keyspace, place, now, |db, key| {
+            _ = with(keyspace, position, now, |db, key| {
                 add(db, key, kind, from..from + count, deadline_ms)
             });
         }
-        Action::Take(kind, place, from, count) => {
-            _ = with(keyspace, place, now, |db, key| take(db, key, kind, from..from + count));
+        Action::Take(kind, position, from, count) => {
+            _ = with(keyspace, position, now, |db, key| take(db, key, kind, from..from + count));
         }
-        Action::Store(place, flags) => {
+        Action::Store(position, flags) => {
             let store = |db: &mut Db<'_>, key: Key<'_>| {
                 db.store(key, b"stored", flags, Expiry::Keep, Condition::Always)
             };
-            with(keyspace, place, now, store).unwrap();
+            with(keyspace, position, now, store).unwrap();
         }
-        Action::Stale(place) => _ = with(keyspace, place, now, |db, key| db.make_stale(key)),
-        Action::Win(place) => {
-            with(keyspace, place, now, |db, key| db.mark(key, |marks| marks.won = true));
+        Action::Stale(position) => _ = with(keyspace, position, now, |db, key| db.make_stale(key)),
+        Action::Win(position) => {
+            with(keyspace, position, now, |db, key| db.mark(key, |marks| marks.won = true));
         }
-        Action::Note(place, flags, (stale, won)) => {
+        Action::Note(position, flags, (stale, won)) => {
             let marks = Marks { stale, won, fetched: false };
-            with(keyspace, place, now, |db, key| db.set_note(key, flags, marks));
+            with(keyspace, position, now, |db, key| db.set_note(key, flags, marks));
         }
-        Action::Remove(place) => _ = with(keyspace, place, now, |db, key| db.remove(key)),
-        Action::Deadline(place, after_ms) => {
-            with(keyspace, place, now, |db, key| db.set_deadline(key, now + after_ms));
+        Action::Remove(position) => _ = with(keyspace, position, now, |db, key| db.remove(key)),
+        Action::Deadline(position, after_ms) => {
+            with(keyspace, position, now, |db, key| db.set_deadline(key, now + after_ms));
         }
-        Action::Persist(place) => _ = with(keyspace, place, now, |db, key| db.clear_deadline(key)),
+        Action::Persist(position) => {
+            _ = with(keyspace, position, now, |db, key| db.clear_deadline(key));
+        }
         Action::Rename(from, to) | Action::Copy(from, to) => {
             let names = [[b'k', from.1], [b'k', to.1]];
             let [source, target] = [keyspace.key(&names[0]), keyspace.key(&names[1])];
@@ -394,12 +397,12 @@ fn take(
     edited.map(|_| ())
 }
 
-/// A history, and what a log is good for that ends after so many of its records.
+/// A history, and the state in a log that ends after a given record.
 struct History {
     records: Vec<Vec<u8>>,
-    /// How many records there were after each action, what was there then, and at which time.
+    /// After each action: the number of records, the state, and the time.
     states: Vec<(usize, State, i64)>,
-    /// For each checkpoint that was completed: how many records there were then, and those before it.
+    /// For each complete checkpoint: the number of records then, and those before it.
     dropped: Vec<(usize, usize)>,
 }
 
@@ -433,11 +436,11 @@ impl History {
         Self { records, states, dropped }
     }
 
-    /// Compares what the log holds that ends after `end` records.
+    /// Compares the contents of a log that ends after `end` records.
     fn check(&self, end: usize) -> Result<(), TestCaseError> {
         let (_, begin) = self.dropped.iter().rfind(|(complete, _)| *complete <= end).unwrap();
         let done = self.states.partition_point(|(records, ..)| *records <= end) - 1;
-        // What expires is removed a few keys at a time.
+        // Expired keys are removed a few at a time.
         let now_ms = self.states[(done + 1).min(self.states.len() - 1)].2;
         let found = state(&replay(&self.records[*begin..end]));
         prop_assert_eq!(
@@ -479,16 +482,16 @@ proptest! {
     }
 }
 
-/// The place of an object of another server's log.
-fn place(object: usize) -> StreamPlace {
-    StreamPlace { stream: [b'o'; STREAM_NAME_LEN], offset: object as u64, db: DbIndex::ZERO }
+/// Returns the offset of an object of another server's log.
+fn position(object: usize) -> StreamPosition {
+    StreamPosition { stream: [b'o'; STREAM_NAME_LEN], offset: object as u64, db: DbIndex::ZERO }
 }
 
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(effort(36)))]
 
-    /// What one server has logged, another one applies object by object, while it logs that itself. Its log says at any
-    /// place which object its data are those of, or that they are those of none.
+    /// One server's log is applied by another one, object by object, and logged again. At any position this second
+    /// log states the object that its data match, or none.
     #[test]
     fn a_follower_has_what_the_other_has_and_its_log_says_up_to_where(
         actions in proptest::collection::vec(action(), 1..100),
@@ -504,7 +507,7 @@ proptest! {
         let (follower, own) = logged(own_sizes);
         follower.set_following(true);
         let (mut live, mut rest) = (LiveReplay::default(), &history.records[..]);
-        // What there is behind each object, and how much of its own log there is.
+        // State after each object, and length of the own log there.
         let mut objects = vec![State::new()];
         let mut pass: Option<(usize, Checkpoint<'_>)> = None;
         let mut begun = 0;
@@ -515,7 +518,7 @@ proptest! {
             let (object, others) = rest.split_at(rest.len().min(*len));
             rest = others;
             let number = objects.len();
-            live.apply(&mut follower.locks(), object, place(number), NOW_MS).unwrap();
+            live.apply(&mut follower.locks(), object, position(number), NOW_MS).unwrap();
             objects.push(state(&follower));
             if number == begins {
                 pass = Some((own.len(), Checkpoint::begin(&follower)));
@@ -533,8 +536,8 @@ proptest! {
         if pass.is_none() && begun == 0 {
             for end in (0..=own.len()).step_by(1 + own.len() / 16) {
                 let found = replay(&own[..end]);
-                if let Some(place) = found.stream_place() {
-                    prop_assert_eq!(state(&found), objects[place.offset as usize].clone());
+                if let Some(position) = found.stream_position() {
+                    prop_assert_eq!(state(&found), objects[position.offset as usize].clone());
                 }
             }
         }
@@ -544,9 +547,9 @@ proptest! {
 /// One part for each step.
 const PARTS: Sizes = Sizes { piece_len: 1 << 20, large_bytes_min: 100, part_bytes: 20 };
 
-/// Steps until a checkpoint has logged some parts of a list, and the records from its beginning on.
-fn begin_list(keyspace: &Keyspace, place: DbKey) -> Checkpoint<'_> {
-    with(keyspace, place, NOW_MS, |db, key| add(db, key, Kind::List, 0..60, None)).unwrap();
+/// Adds a list, and runs a checkpoint until it has logged some parts of the list.
+fn begin_list(keyspace: &Keyspace, position: DbKey) -> Checkpoint<'_> {
+    with(keyspace, position, NOW_MS, |db, key| add(db, key, Kind::List, 0..60, None)).unwrap();
     let mut pass = Checkpoint::begin(keyspace);
     while pass.step().0 == 0 {}
     for _ in 0..3 {
@@ -555,7 +558,7 @@ fn begin_list(keyspace: &Keyspace, place: DbKey) -> Checkpoint<'_> {
     pass
 }
 
-/// Emptying a database is of no concern to lists of the others that a checkpoint has logged in part.
+/// Emptying a database does not affect partly logged lists of other databases.
 #[test]
 fn a_flush_ends_only_the_lists_of_its_database() {
     for flushed in 0..DATABASES {
@@ -564,16 +567,16 @@ fn a_flush_ends_only_the_lists_of_its_database() {
         let mut pass = begin_list(&keyspace, (0, 1));
         let db = keyspace.db_index(flushed).unwrap();
         flush_dbs(&mut keyspace.locks(), [db], Freeing::Now);
-        // Of another life, if there is one.
+        // A previous list of that key, if there is one.
         with(&keyspace, (0, 1), NOW_MS, |db, key| add(db, key, Kind::List, 0..2, None)).unwrap();
-        while pass.step().1 == Pass::Underway {}
+        while pass.step().1 != Pass::Complete {}
         let found = state(&replay(&records.0.lock()[begin..]));
         assert_eq!(found, state(&keyspace), "database {flushed} was emptied");
         assert_eq!(found.values().next().unwrap().1.len(), if flushed == 0 { 2 } else { 62 });
     }
 }
 
-/// Databases are exchanged at each moment of a pass, also twice between two steps.
+/// Databases are exchanged at each moment of a pass, even twice between two steps.
 #[test]
 fn a_swap_at_any_step_of_a_pass_loses_no_list() {
     for swaps in 1..=2 {
@@ -603,7 +606,7 @@ fn a_swap_at_any_step_of_a_pass_loses_no_list() {
     }
 }
 
-/// What is edited before a pass reaches it, and expires before that, is gone.
+/// A key that is edited and expires before a pass reaches it is gone.
 #[test]
 fn a_key_that_expires_before_a_pass_reaches_it_does_not_come_back() {
     for reaped in [false, true] {
@@ -621,13 +624,13 @@ fn a_key_that_expires_before_a_pass_reaches_it_does_not_come_back() {
             } else {
                 assert!(!with(&keyspace, (0, 1), NOW_MS + 10, |db, key| db.exists(key)));
             }
-            while pass.step().1 == Pass::Underway {}
+            while pass.step().1 != Pass::Complete {}
             assert_eq!(state(&replay(&records.0.lock()[begin..])), State::new(), "{kind:?}");
         }
     }
 }
 
-/// The same for a field, and for the hash whose last one it is.
+/// Also for a field, and for the hash whose last field it is.
 #[test]
 fn a_field_that_expires_before_a_pass_reaches_it_does_not_come_back() {
     for others in [0, 1] {
@@ -648,14 +651,14 @@ fn a_field_that_expires_before_a_pass_reaches_it_does_not_come_back() {
             db.edit(key, Missing::Skip, set).unwrap();
         });
         expire_due(&mut keyspace.locks(), NOW_MS + 20);
-        while pass.step().1 == Pass::Underway {}
+        while pass.step().1 != Pass::Complete {}
         let found = state(&replay(&records.0.lock()[begin..]));
         assert_eq!(found, state(&keyspace));
         assert_eq!(found.len(), usize::from(others));
     }
 }
 
-/// A key in parts has its deadline in each of them, and when it expires between two it is gone.
+/// A key in parts has its deadline in each of them. If it expires between two parts it is gone.
 #[test]
 fn a_key_in_parts_is_never_in_the_log_without_its_deadline() {
     for kind in [Kind::List, Kind::Set, Kind::SortedSet, Kind::Hash, Kind::Stream] {
@@ -672,10 +675,10 @@ fn a_key_in_parts_is_never_in_the_log_without_its_deadline() {
                 assert_eq!(*deadline_ms, Some(NOW_MS + 10), "{kind:?}");
             }
         }
-        // A later deadline comes when some parts are there.
+        // A later deadline is set after some parts.
         with(&keyspace, (0, 1), NOW_MS, |db, key| db.set_deadline(key, NOW_MS + 20));
         let mut halfway = Vec::clone(&records.0.lock());
-        while pass.step().1 == Pass::Underway {}
+        while pass.step().1 != Pass::Complete {}
         assert_eq!(state(&replay(&records.0.lock()[begin..])), state(&keyspace), "{kind:?}");
         records.0.lock().truncate(halfway.len());
         expire_due(&mut keyspace.locks(), NOW_MS + 20);
@@ -684,7 +687,7 @@ fn a_key_in_parts_is_never_in_the_log_without_its_deadline() {
     }
 }
 
-/// RENAME of what is longer than many pieces is there under one of the names, wherever the log ends.
+/// RENAME of a value longer than many pieces leaves it under one of the names, wherever the log ends.
 #[test]
 fn a_large_value_has_one_of_its_names() {
     let sizes = Sizes { piece_len: 50, ..Sizes::default() };
@@ -699,7 +702,7 @@ fn a_large_value_has_one_of_its_names() {
     }
 }
 
-/// What a log of the version before has: parts without a deadline, which comes behind the last one.
+/// Log of the previous version: parts without a deadline, which comes after the last one.
 #[test]
 fn a_list_in_parts_of_the_version_before_has_its_deadline() {
     let at = 5_000_i64.to_le_bytes();

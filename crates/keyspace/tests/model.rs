@@ -1,4 +1,4 @@
-//! Random operations on a keyspace give what the same operations on a plain map give.
+//! Random operations on a keyspace have the results of the same operations on a plain map.
 //!
 //! Time is moved by hand. After every operation all figures are compared, too: counts, deadlines,
 //! memory. At the end everything is removed, and nothing may be left.

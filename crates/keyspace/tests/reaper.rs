@@ -1,4 +1,4 @@
-//! The reaper removes what is due when it is due, and frees what is large.
+//! The reaper removes expired data on time, and frees large values.
 
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::mpsc::{Receiver, Sender, channel};
@@ -10,7 +10,7 @@ use tierce_keyspace::{
     Keyspace, ManualClock, Options, Reaper, SystemClock, flush_dbs,
 };
 
-/// So long a test waits for something that should happen at once before it fails.
+/// Maximum time that a test waits for something immediate before it fails.
 const PATIENCE: Duration = Duration::from_secs(60);
 
 /// Sends the names of expired keys.
@@ -130,7 +130,7 @@ fn a_reply_keeps_its_bytes_when_the_value_is_gone() {
     assert_eq!(*reply, large);
 }
 
-/// With nothing to expire, the clock of an entry comes round all the same.
+/// With nothing to expire, an entry's time wraps around as well.
 #[test]
 fn idle_times_do_not_come_round() {
     const HOUR_MS: i64 = 3_600_000;

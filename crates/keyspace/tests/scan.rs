@@ -107,7 +107,7 @@ fn expired_keys_are_not_listed() {
     }
 }
 
-/// The other server removes them. They are not listed, but count, and where there may be no others one is drawn.
+/// The other server removes them. They are not listed, but count, and one is drawn if there may be no others.
 #[test]
 fn expired_keys_stay_while_another_server_decides() {
     let keyspace = keyspace(4);

@@ -1,4 +1,4 @@
-//! A snapshot is the keyspace at the moment it began, each key once, whatever happens meanwhile.
+//! A snapshot has the keyspace as of its beginning, each key once, whatever happens meanwhile.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -66,7 +66,7 @@ fn step() -> impl Strategy<Value = Step> {
     ]
 }
 
-/// A snapshot under way, what it has saved, and what it has to save.
+/// A running snapshot, the entries it has saved, and those it must save.
 struct Running {
     snapshot: Snapshot,
     saved: State,
@@ -120,7 +120,7 @@ impl World {
         self.keyspace.db_index(number).expect("there are three")
     }
 
-    /// What anybody would see now.
+    /// Returns the visible state.
     fn state(&self) -> State {
         let (mut state, mut locks) = (State::new(), self.keyspace.locks());
         for db in self.keyspace.db_indices() {

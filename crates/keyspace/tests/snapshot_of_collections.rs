@@ -26,9 +26,9 @@ enum Kind {
 
 #[derive(Debug, Clone)]
 enum Edit {
-    /// Adds so many, from this number on.
+    /// Adds this many, from this number on.
     Add { from: u16, count: u16, after_ms: Option<i64> },
-    /// Removes so many.
+    /// Removes this many.
     Remove { from: u16, count: u16 },
     /// Changes one to something else.
     Change { at: u16, to: u16 },
@@ -160,7 +160,7 @@ fn saved_value(value: &SavedValue<'_>) -> Value {
     }
 }
 
-/// A snapshot under way, what it has saved, and what it has to save.
+/// A running snapshot, the entries it has saved, and those it must save.
 struct Running {
     snapshot: Snapshot,
     saved: State,
@@ -168,7 +168,7 @@ struct Running {
     large: usize,
 }
 
-/// What is done between two slices of a large collection.
+/// Actions between two slices of a large collection.
 type Between<'a> = &'a mut dyn FnMut();
 
 impl Running {
@@ -249,7 +249,7 @@ impl World {
         self.keyspace.db_index(number).expect("there are three")
     }
 
-    /// What anybody would see now.
+    /// Returns the visible state.
     fn state(&self) -> State {
         let (mut state, mut locks) = (State::new(), self.keyspace.locks());
         for db in self.keyspace.db_indices() {
@@ -466,7 +466,7 @@ fn edit_hash(hash: &mut Editing<'_, Hash>, edit: &Edit, now_ms: i64) {
     }
 }
 
-/// Such a hash is gone, though it has not been removed yet; but a primary decides that for those that follow it.
+/// Such a hash is gone, though it has not been removed yet. But a primary decides that for its replicas.
 #[test]
 fn a_hash_whose_fields_are_all_due_is_saved_by_a_follower_only() {
     for (is_following, large_bytes_min) in [(false, 0), (false, 4000), (true, 0), (true, 4000)] {
@@ -498,7 +498,7 @@ proptest! {
         world.end();
     }
 
-    /// The same with changes between the slices of one collection.
+    /// With changes between the slices of one collection.
     #[test]
     fn changes_between_slices_are_not_saved(
         kinds in prop::collection::vec(

@@ -1,4 +1,4 @@
-//! Sorted sets: what the log holds of them, whole and in the parts of a checkpoint, is what they were.
+//! The log has sorted sets exactly as they were, whole and in the parts of a checkpoint.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -166,7 +166,7 @@ proptest! {
         record.extend_from_slice(&bytes);
         let keyspace = Arc::new(Keyspace::new(Options::default()).unwrap());
         let mut replay = Replay::start(Arc::clone(&keyspace), 1, NOW_MS).unwrap();
-        // Whatever it says, it says it without a panic.
+        // No input causes a panic.
         let _ = replay.record(&record);
         let _ = replay.finish();
     }

@@ -1,4 +1,4 @@
-//! Values on disk make no difference: a keyspace whose values come and go against a plain model, its log
+//! Values on disk make no difference: a keyspace that spills and fetches values against a plain model, its log
 //! replayed after a power cut, its snapshots.
 
 use std::collections::BTreeMap;
@@ -96,7 +96,7 @@ impl World {
         self.write();
     }
 
-    /// What the server does, where the log is always on the device.
+    /// Cleans up like the server; the log is always durable here.
     fn remove_dead(&self) {
         self.store().remove(&self.store().dead()).unwrap();
     }
@@ -104,11 +104,11 @@ impl World {
     fn checkpoint(&self) {
         let begin = self.records.0.lock().len();
         let mut checkpoint = Checkpoint::begin(&self.keyspace);
-        while checkpoint.step().1 == Pass::Underway {}
+        while checkpoint.step().1 != Pass::Complete {}
         self.records.0.lock().drain(..begin);
     }
 
-    /// What the log and what the disk kept make.
+    /// Loads the log and the surviving disk state.
     fn load(&self, seed: u64) -> Arc<Keyspace> {
         let image = self.disk.now().after_power_cut(seed);
         let keyspace = Arc::new(Keyspace::new(Options { seed: 5, ..options(None) }).unwrap());
@@ -125,13 +125,13 @@ impl World {
         keyspace
     }
 
-    /// The log and what the disk kept make the same keys again.
+    /// Checks that the log and the surviving disk state give the same keys.
     fn replay(&self, seed: u64) {
         let keyspace = self.load(seed);
         check(&keyspace, &self.model);
     }
 
-    /// What the log says is on disk: that, and what is in memory as well.
+    /// Counts the values on disk by the log: those only there, and those in memory as well.
     fn spilled_by_log(&self, replayed: &Keyspace) -> u64 {
         let mut spilled = 0;
         for db in replayed.db_indices() {
@@ -146,7 +146,7 @@ impl World {
         let mut locks = self.keyspace.locks();
         let mut snapshot = Snapshot::begin(&self.keyspace, &mut locks, NOW_MS).unwrap();
         drop(locks);
-        // Whatever happens to keys now is nothing to the snapshot.
+        // Later changes of keys do not affect the snapshot.
         for (db, key) in self.model.keys().step_by(2) {
             self.with(*db, *key, |db, key| assert!(db.remove(key)));
         }
@@ -366,7 +366,7 @@ proptest! {
         world.write();
         world.replay(seed);
         check(&world.keyspace, &world.model);
-        // Nothing is counted that no key has: when the keys go, all of it is dead.
+        // Only values of keys are counted: when the keys are gone, all of it is dead.
         for db in 0..DATABASES {
             for key in 0..KEYS {
                 world.with(db, key, |db, key| db.remove(key));

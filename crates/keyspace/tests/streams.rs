@@ -1,4 +1,4 @@
-//! Streams: what the log holds of them, whole and in the parts of a checkpoint, is what they were.
+//! The log has streams exactly as they were, whole and in the parts of a checkpoint.
 
 use std::sync::Arc;
 
@@ -37,7 +37,7 @@ fn replayed(records: &[Vec<u8>]) -> Arc<Keyspace> {
     keyspace
 }
 
-/// Everything that there is to say of the stream, as a snapshot would.
+/// Returns the whole state of the stream, as in a snapshot.
 fn parts(keyspace: &Keyspace) -> Vec<String> {
     let (key, db) = (keyspace.key(b"s"), keyspace.db_index(0).unwrap());
     let mut locks = keyspace.locks();
@@ -116,7 +116,7 @@ fn edit(stream: &mut Editor<'_, Stream>, step: Step) {
             stream.trim(Trim { keep, precision });
         }
         Step::State(state) => {
-            // Commands see to it that the last identity is not below an entry.
+            // Commands ensure that the last identity is not below an entry.
             let last = stream.last().map_or(StreamId::MIN, |entry| entry.id);
             stream.set_state(State { last_id: state.last_id.max(last), ..state });
         }
@@ -187,7 +187,7 @@ proptest! {
         record.extend_from_slice(&bytes);
         let keyspace = Arc::new(Keyspace::new(Options::default()).unwrap());
         let mut replay = Replay::start(Arc::clone(&keyspace), 1, NOW_MS).unwrap();
-        // Whatever it says, it says it without a panic.
+        // No input causes a panic.
         let _ = replay.record(&record);
         let _ = replay.finish();
     }

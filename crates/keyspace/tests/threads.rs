@@ -1,4 +1,5 @@
-//! Several threads on few keys: nothing is lost, nothing deadlocks, several keys change as one.
+//! Several threads on few keys: nothing is lost, nothing deadlocks, and changes of several keys are
+//! atomic.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 

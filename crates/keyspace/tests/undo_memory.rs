@@ -1,4 +1,4 @@
-//! What was rolled back takes no memory afterwards: neither the undo log, nor what was done under it.
+//! A rollback leaves no memory in use: neither for the undo log, nor for the changes.
 
 use crate::counting::held_bytes;
 use tierce_collections::random::Random;
@@ -121,7 +121,7 @@ fn act(locks: &mut ShardLocks<'_>, random: &mut Random) {
     }
 }
 
-/// A guard, of which a part is taken back, and then all.
+/// A guard that is rolled back partly, and then entirely.
 fn roll_back(keyspace: &Keyspace, random: &mut Random) {
     let mut locks = keyspace.locks();
     let mut all = locks.lock_all();
@@ -137,8 +137,8 @@ fn roll_back(keyspace: &Keyspace, random: &mut Random) {
     locks.rollback();
 }
 
-/// Room that stays, and does not grow with the number of guards: tables that have grown, blocks that were cut in two,
-/// heaps with items of deadlines that no key has.
+/// Memory that stays, and does not grow with the number of guards: grown tables, split blocks, heaps with stale
+/// deadline items.
 const ROOM_BYTES_MAX: isize = 64 * 1024;
 
 /// Room for the allocator: 800 bytes for each of 5,000 guards.
@@ -153,7 +153,7 @@ fn resident_bytes() -> usize {
 
 #[test]
 fn ten_thousand_guards_that_were_rolled_back_leave_nothing_behind() {
-    // The system counts the memory of the process, in which other tests run as well.
+    // The system counts the memory of the whole process, in which other tests run as well.
     const ALONE: &str = "TIERCE_TEST_RUNS_ALONE";
     if std::env::var_os(ALONE).is_none() {
         let name = "undo_memory::ten_thousand_guards_that_were_rolled_back_leave_nothing_behind";
@@ -165,7 +165,7 @@ fn ten_thousand_guards_that_were_rolled_back_leave_nothing_behind() {
         return;
     }
     let guards = 10_000;
-    // What is made once in a process is there then.
+    // Memory that a process allocates only once is allocated here.
     roll_back(&filled(), &mut Random::new(1));
     let begin = held_bytes();
     let keyspace = filled();
@@ -190,7 +190,7 @@ fn ten_thousand_guards_that_were_rolled_back_leave_nothing_behind() {
     assert_eq!(held_bytes(), begin, "all is freed");
 }
 
-/// Where no table grows, no deadline is set and no block is cut, the allocator has to the byte what it had before.
+/// If no table grows, no deadline is set and no block is split, the allocator has exactly the bytes from before.
 #[test]
 fn the_allocator_has_to_the_byte_what_it_had_before() {
     let keyspace = filled();
@@ -212,7 +212,7 @@ fn the_allocator_has_to_the_byte_what_it_had_before() {
         }
         locks.rollback();
     };
-    // Each key is restored once, and has as much room as any of what follows needs.
+    // Each key is restored once, and has enough room for all later edits.
     edits(600);
     let before = held_bytes();
     (0..500).for_each(|_| edits(20));

@@ -1,5 +1,4 @@
-//! The queues of those who wait for keys: their order, and that none in them is passed over, whatever
-//! comes and goes.
+//! The queues of waiters for keys: their order. No waiter is skipped, whatever is added and removed.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -37,7 +36,7 @@ fn set(locks: &mut ShardLocks<'_>, name: &[u8]) {
     locks.db(DbIndex::ZERO, key.hash(), NOW_MS).set(key, b"v", Expiry::Never).unwrap();
 }
 
-/// Claims, and gives back at once.
+/// Claims, and returns the claim at once.
 fn pass_over(locks: &mut ShardLocks<'_>, name: &[u8], after: Option<Sequence>) -> Option<Sequence> {
     let waiter = claim_waiter(locks, &wait_key(name), after, NOW_MS, |_| true)?;
     assert_eq!(waiter.state.give_back(), Returned::Waiting);
@@ -72,7 +71,7 @@ fn who_leaves_while_the_queue_is_served_does_not_hide_another() {
     assert_eq!(pass_over(&mut locks, b"a", passed), None);
 }
 
-/// A key whose shard is held for long is left until it is free. Clients that wait for others are served meanwhile.
+/// A key whose shard is locked for long is left until it is free. Waiters for other keys are served meanwhile.
 #[test]
 fn a_key_in_a_busy_shard_does_not_hide_those_that_are_handed_over() {
     let keyspace = keyspace();
@@ -106,7 +105,7 @@ fn only_those_who_mind_learn_that_a_key_is_gone() {
     assert_eq!(pass_over(&mut locks, b"a", Some(wakes.sequence())), None);
 }
 
-/// A change that serves no client makes none look.
+/// A change that serves no client makes none check.
 #[test]
 fn a_key_is_ready_when_it_comes_or_gains_what_is_waited_for() {
     let keyspace = keyspace();
@@ -134,7 +133,7 @@ fn a_key_is_ready_when_it_comes_or_gains_what_is_waited_for() {
     assert!(is_ready(&|db, key| _ = db.set(key, b"v", Expiry::Never)), "it is replaced");
 }
 
-/// There a key that is past its deadline is hidden until its primary says that it is gone.
+/// On a replica, an expired key is hidden until the primary removes it.
 #[test]
 fn a_deadline_may_show_a_key_to_a_server_that_follows() {
     let keyspace = keyspace();
@@ -188,7 +187,7 @@ enum Step {
     Leave {
         who: usize,
     },
-    /// Claims for a key, goes on behind that waiter the next time, and answers it or gives it back.
+    /// Claims for a key, continues after that waiter the next time, and answers it or returns the claim.
     Serve {
         key: usize,
         answer: bool,
@@ -217,7 +216,7 @@ proptest! {
         let mut locks = keyspace.locks();
         NAMES.iter().for_each(|name| set(&mut locks, name));
         drop(locks);
-        // All who wait, in their order, and the number of the last that was served for each key.
+        // All waiters, in order, and the number of the last one served for each key.
         let mut model: Vec<(usize, Arc<Waiter>, Vec<usize>)> = Vec::new();
         let mut after: [Option<(usize, Sequence)>; NAMES.len()] = [None; NAMES.len()];
         for (number, step) in steps.into_iter().enumerate() {

@@ -1,8 +1,8 @@
-//! Every interleaving of those who serve a waiter, checked by a model checker: no waiter is
-//! forgotten, and none is answered twice.
+//! A model checker runs every interleaving of threads that serve a waiter: no waiter is forgotten, and none is
+//! answered twice.
 //!
-//! The state machine is the one of the crate, compiled once more on top of the checker's atomics. Lists
-//! and values are behind a lock, as those of a shard do.
+//! The crate's state machine is compiled again on top of the checker's atomics. Lists and values are behind a lock,
+//! like those of a shard.
 
 use loom::sync::{Arc, Mutex};
 use loom::thread;
@@ -11,7 +11,7 @@ use loom::thread;
 #[expect(dead_code, reason = "the lists of the keyspace use the rest")]
 mod state;
 
-/// What `state` is made of.
+/// Primitives of `state`.
 mod sync {
     pub(super) use loom::sync::atomic::{AtomicU32, Ordering};
 }
@@ -46,7 +46,7 @@ impl Key {
     }
 
     fn serve(&self) {
-        // Claims are made under the lock, the element is taken under another hold of it.
+        // The claim is made under the lock, the element is taken under a second lock.
         let claimed = {
             let _shard = self.elements.lock().unwrap();
             self.state.claim()
@@ -113,7 +113,7 @@ fn an_element_that_somebody_else_has_taken_is_no_lost_wake_up() {
         thread.join().unwrap();
         let left = *key.elements.lock().unwrap();
         let served = key.answers().len();
-        // A waiter that waits while there is an element has been forgotten.
+        // A waiter that waits while there is an element was forgotten.
         assert!(served == 1 || left == 0, "{left} elements left, {served} answers");
         assert!(served <= 1);
     });

@@ -1,5 +1,5 @@
-//! A watch is dirty exactly when one of its keys has changed, whatever is done to keys and databases; and what was
-//! watched takes no memory afterwards.
+//! A watch is dirty exactly when one of its keys has changed, whatever is done to keys and databases. Ended watches
+//! leave no memory in use.
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -76,7 +76,7 @@ enum Kind {
     List,
 }
 
-/// What the model knows of a watch.
+/// Model of a watch.
 #[derive(Default)]
 struct Watched {
     keys: Vec<Spot>,
@@ -269,7 +269,7 @@ impl<'k> World<'k> {
         }
     }
 
-    /// As EXEC does, with the shards of all keys locked.
+    /// Like EXEC, with the shards of all keys locked.
     fn check(&mut self, who: usize) {
         let Some(watch) = &self.watches[who] else { return };
         let hashes: Vec<KeyHash> = watch.hashes().collect();
@@ -281,7 +281,7 @@ impl<'k> World<'k> {
         }
     }
 
-    /// All that is watched, when no time was passed over.
+    /// Ends all watches, if no time was skipped.
     fn end(mut self) {
         (0..WATCHERS).for_each(|who| self.check(who));
         let [first, rest @ ..] = self.watches;
@@ -305,7 +305,7 @@ fn push(db: &mut Db<'_>, key: Key<'_>) -> bool {
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(effort(256)))]
 
-    /// What is done with one locker between two checks stays in shards that it holds, or goes through many.
+    /// Changes with one `ShardLocks` between two checks stay in locked shards, or affect many shards.
     #[test]
     fn a_watch_is_dirty_exactly_when_a_key_has_changed(
         steps in prop::collection::vec(step(), 1..80),
@@ -410,7 +410,7 @@ fn a_field_that_expires_after_one_that_was_due_is_a_change() {
 fn a_deadline_that_a_field_had_before_is_no_change() {
     for (keyspace, fields) in small_and_large() {
         put_fields(&keyspace, 1, &fields);
-        // As those do that put off the expiry of a session.
+        // Like an application that extends a session.
         put_fields(&keyspace, 1, &[(fields[0].0.clone(), 25)]);
         let watch = watch_of(&keyspace, &[1]);
         expire_due(&mut keyspace.locks(), NOW_MS + 19);

@@ -1,4 +1,4 @@
-//! What was watched takes no memory afterwards.
+//! Ended watches leave no memory in use.
 
 use crate::counting::held_bytes;
 use tierce_keyspace::{DbIndex, Keyspace, Options, Watch, end_dropped_watches, unwatch, watch_key};

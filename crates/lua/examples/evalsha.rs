@@ -1,7 +1,7 @@
-//! What the machine costs per execution of the scripts that are run most: a read, and a read-modify-write with three
-//! calls. Count its instructions with callgrind, or read the nanoseconds that it prints.
+//! Measures the cost per execution of the most common scripts: a read, and a read-modify-write with three calls. Count
+//! its instructions with callgrind, or read the nanoseconds that it prints.
 //!
-//! Arguments: how often, and which of the scripts alone (0, 1 or 2).
+//! Arguments: number of executions, and optionally the index of a single script (0, 1 or 2).
 
 use std::time::Instant;
 

@@ -11,7 +11,7 @@ use tierce_lua::{
 };
 use tierce_wire::resp::{Encoder, Proto};
 
-/// Looks after which a script is stopped.
+/// Number of checks after which a script is stopped.
 const LOOKS_MAX: u32 = 10_000;
 
 #[derive(Default)]

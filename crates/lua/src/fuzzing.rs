@@ -1,8 +1,8 @@
-//! What the fuzz targets and the tests of the libraries do: scripts in a state that has Lua's library and ours, and no
-//! machine around it. The targets in `fuzz/` pass a fuzzer's input, the test `fuzz_smoke` seeded random bytes, so
-//! everyone runs the same checks.
+//! Checks behind the fuzz targets and the tests of the libraries: scripts in a state with Lua's library and ours, and
+//! no machine around it. The targets in `fuzz/` pass a fuzzer's input, the test `fuzz_smoke` passes seeded random
+//! bytes, so everyone runs the same checks.
 //!
-//! Each function panics when a promise of this crate is broken. Not part of the crate's interface.
+//! Each function panics if a guarantee of this crate is broken. Not part of the crate's interface.
 
 use std::ffi::{CStr, c_int};
 use std::slice;
@@ -21,29 +21,28 @@ const INSTRUCTIONS_PER_LOOK: c_int = 1000;
 /// Calls of the hook that a script may take.
 const LOOKS_MAX: i64 = 1000;
 
-/// Where the state keeps how many calls are left.
+/// Field of the registry with the number of calls left.
 const LOOKS_LEFT: &CStr = c"looks left";
 
-/// How a script that takes too long ends.
+/// Error of a script that takes too long.
 pub const STOPPED: &[u8] = b"stopped";
 
 /// Results of a script, all as strings, or its error.
 pub type Results = Result<Vec<Vec<u8>>, Vec<u8>>;
 
-/// A state with Lua's whole library, whose `string` is also in the global `puc` as it was, and the libraries of
-/// this crate.
+/// A state with Lua's whole library and the libraries of this crate. The global `puc` has the original `string`.
 pub struct State(*mut ffi::lua_State);
 
 impl State {
-    /// A new one.
+    /// Creates a state.
     ///
     /// # Panics
     ///
-    /// Without memory.
+    /// If memory is exhausted.
     #[must_use]
     pub fn new() -> Self {
-        // SAFETY: a new state, which only this function knows. Nothing here fails but for memory, which ends the
-        // process as allocations of Rust do.
+        // SAFETY: a new state, which only this function has. Nothing here fails except for lack of memory, which ends
+        // the process as for allocations of Rust.
         unsafe {
             let state = ffi::luaL_newstate();
             assert!(!state.is_null(), "memory");
@@ -66,7 +65,7 @@ impl State {
         self.run_bytes(script.as_bytes(), values)
     }
 
-    /// Like [`State::run`], for a script that need not be text.
+    /// As [`State::run`], for a script that need not be text.
     ///
     /// # Errors
     ///
@@ -97,7 +96,7 @@ impl State {
         }
     }
 
-    /// The value at `index` as a string: what is none gives its type and what it is.
+    /// Returns the value at `index` as a string: for other types, the type and the value.
     fn text(&self, index: c_int) -> Vec<u8> {
         // SAFETY: the index is one of the stack, and a string stays alive while it is there.
         unsafe {
@@ -114,10 +113,10 @@ impl State {
         }
     }
 
-    /// Bytes that the state has allocated.
+    /// Returns the bytes that the state has allocated.
     #[must_use]
     pub fn memory(&self) -> usize {
-        // SAFETY: it only asks.
+        // SAFETY: it only reads.
         unsafe { ffi::lua_gc(self.0, ffi::LUA_GCCOUNT, 0).unsigned_abs() as usize * 1024 }
     }
 }
@@ -130,7 +129,7 @@ impl Default for State {
 
 impl Drop for State {
     fn drop(&mut self) {
-        // SAFETY: nothing else knows the state.
+        // SAFETY: nothing else uses the state.
         unsafe { ffi::lua_close(self.0) }
     }
 }
@@ -151,11 +150,11 @@ unsafe extern "C-unwind" fn look(state: *mut ffi::lua_State, _: *mut ffi::lua_De
     }
 }
 
-/// Memory that a few bytes of input may cost, per byte, and beyond that.
+/// Memory that a few bytes of input may cost, per byte, plus a constant.
 const BYTES_PER_BYTE: usize = 500;
 const BYTES_BESIDES: usize = 1 << 20;
 
-/// Runs a script on the input in a new state, and checks what it has cost.
+/// Runs a script on the input in a new state, and checks its memory.
 fn check(script: &str, values: &[&[u8]]) {
     let state = State::new();
     let before = state.memory();
@@ -168,7 +167,7 @@ fn check(script: &str, values: &[&[u8]]) {
     assert!(cost <= BYTES_BESIDES + BYTES_PER_BYTE * len, "{cost} bytes for {len}");
 }
 
-/// What can be decoded is encoded, decoded and encoded again to the same length: fields have no order.
+/// Checks that decoded JSON, encoded, decoded and encoded again, keeps its length: fields have no order.
 pub fn lua_json(data: &[u8]) {
     check(
         "local value = cjson.decode(...)
@@ -178,8 +177,8 @@ pub fn lua_json(data: &[u8]) {
     );
 }
 
-/// What can be unpacked is packed, unpacked and packed again to the same length, but for the first time: what is nested
-/// too deeply is packed as nil, which is nothing in a table.
+/// Checks that unpacked values, packed, unpacked and packed again, keep their length, except the first time: values
+/// nested too deeply are packed as nil, which disappears in a table.
 pub fn lua_msgpack(data: &[u8]) {
     check(
         "cmsgpack.unpack_one(..., 1)
@@ -191,7 +190,7 @@ pub fn lua_msgpack(data: &[u8]) {
     );
 }
 
-/// A format up to the first zero, and data behind it.
+/// Unpacks with a format up to the first zero, and the data after it.
 pub fn lua_struct(data: &[u8]) {
     let end = data.iter().position(|byte| *byte == 0).unwrap_or(data.len());
     let (format, rest) = data.split_at(end);
@@ -203,8 +202,8 @@ pub fn lua_struct(data: &[u8]) {
     );
 }
 
-/// A pattern up to the first `/` or zero byte, and a subject behind it: what is found is found by the other functions
-/// too. At a zero byte patterns end, but not those that `find` takes for plain text.
+/// Matches a pattern up to the first `/` or zero byte with the subject after it: all functions must find the same
+/// match. Patterns end at a zero byte, except those that `find` treats as plain text.
 pub fn lua_pattern(data: &[u8]) {
     let end = data.iter().position(|byte| b"/\0".contains(byte)).unwrap_or(data.len());
     let (pattern, rest) = data.split_at(end);
@@ -220,7 +219,7 @@ pub fn lua_pattern(data: &[u8]) {
     );
 }
 
-/// Replies whatever it was made with to every command, and stops a script after some looks.
+/// Host that gives its fixed reply to every command, and stops a script after some checks.
 struct Replies<'a> {
     reply: &'a [u8],
     looks_left: i64,
@@ -246,8 +245,8 @@ impl Host for Replies<'_> {
     fn set_repl(&mut self, _: Replication) {}
 }
 
-/// A reply of a command becomes a value, or an error; what the script returns of it is a reply again, and is taken and
-/// written once more to the same length: fields have no order.
+/// Checks that a command's reply becomes a value, or an error. The reply that the script returns for it is valid, and
+/// keeps its length when it is converted again: fields have no order.
 pub fn lua_reply(data: &[u8]) {
     let script =
         Script::parse(&b"redis.setresp(3) return redis.pcall('any')"[..]).expect("a script");
@@ -266,7 +265,7 @@ pub fn lua_reply(data: &[u8]) {
     assert_eq!(first.len(), second.len(), "{} and {}", first.escape_ascii(), second.escape_ascii());
 }
 
-/// A script in the sandbox, whatever it is, ends, within its memory, and leaves a machine that works.
+/// Checks that any script in the sandbox ends, within its memory, and leaves a working machine.
 pub fn lua_source(data: &[u8]) {
     let mut machine = Machine::new(&Server { version: [7, 0, 0] });
     machine.set_memory_limit(4 * BYTES_BESIDES);

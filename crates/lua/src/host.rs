@@ -1,20 +1,20 @@
-//! What a script reaches outside of its machine, and what ends it.
+//! Interface from a script to the outside of its machine, including the stops.
 
 use tierce_wire::resp::Proto;
 
-/// Why a script ends that neither returned nor failed by itself. `pcall` does not catch it, and no more code of the
-/// script runs.
+/// Reason for ending a script that neither returned nor failed by itself. `pcall` does not catch it, and no more code
+/// of the script runs.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Stop {
     /// By `SCRIPT KILL`, `FUNCTION KILL` or a shutdown.
     Killed,
     /// It has run longer than it may.
     TimeLimit,
-    /// It needs more memory than it may, its reply included.
+    /// It needs more memory than its limit, including its reply.
     MemoryLimit,
-    /// It reached a key that it has not declared: to be started again with all shards locked.
+    /// It accessed an undeclared key: it must be restarted with all shards locked.
     Undeclared,
-    /// It runs long: to be started again on a thread for that.
+    /// It runs long: it must be restarted on a thread for long scripts.
     Long,
 }
 
@@ -31,7 +31,7 @@ pub enum LogLevel {
     Warning,
 }
 
-/// Where the effects of a script go, as `redis.set_repl` chooses.
+/// Destinations of a script's effects, as chosen by `redis.set_repl`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Replication {
     /// To the log.
@@ -40,46 +40,46 @@ pub struct Replication {
     pub replicas: bool,
 }
 
-/// The command that `redis.acl_check_cmd` was asked about does not exist.
+/// The command passed to `redis.acl_check_cmd` does not exist.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct NoSuchCommand;
 
-/// What a script can reach outside of its machine.
+/// Everything that a script can reach outside of its machine.
 pub trait Host {
-    /// Runs a command, and appends its reply to `reply`, which is empty, in RESP of version `proto`. What the
+    /// Runs a command, and appends its reply to `reply`, which is empty, in RESP of version `proto`. An error that the
     /// script may catch, such as a wrong type, is an error reply.
     ///
     /// # Errors
     ///
-    /// What ends the script whatever it catches.
+    /// A stop, which the script cannot catch.
     fn call(&mut self, args: &[&[u8]], proto: Proto, reply: &mut Vec<u8>) -> Result<(), Stop>;
 
-    /// Asked every [`INSTRUCTIONS_PER_LOOK`](crate::INSTRUCTIONS_PER_LOOK) instructions, and as often in what runs
-    /// long outside of the virtual machine, such as the matching of patterns.
+    /// Checks for a stop. Called every [`INSTRUCTIONS_PER_LOOK`](crate::INSTRUCTIONS_PER_LOOK) instructions, and as
+    /// often in native code that runs long, such as pattern matching.
     ///
     /// # Errors
     ///
-    /// What ends the script.
+    /// The stop.
     fn look(&mut self) -> Result<(), Stop>;
 
     /// `redis.log`
     fn log(&mut self, level: LogLevel, message: &[u8]);
 
-    /// `redis.acl_check_cmd`: whether the user may run this command on these keys.
+    /// `redis.acl_check_cmd`: returns true if the user may run this command on these keys.
     ///
     /// # Errors
     ///
     /// If there is no such command.
     fn acl_check(&mut self, args: &[&[u8]]) -> Result<bool, NoSuchCommand>;
 
-    /// The reply of the script has this error in it, without its sign, which no command has replied.
+    /// Counts an error in the script's reply, passed without its dash, that no command has replied.
     fn count_error(&mut self, _error: &[u8]) {}
 
     /// `redis.set_repl`
     fn set_repl(&mut self, replication: Replication);
 }
 
-/// What scripts read about the server.
+/// Facts about the server that scripts can read.
 #[derive(Clone, Debug)]
 pub struct Server {
     /// `redis.REDIS_VERSION`, three numbers with points between them.

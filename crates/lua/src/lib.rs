@@ -1,10 +1,10 @@
 //! Lua 5.1 as scripts and functions of Redis see it: sandboxed, limited and stoppable.
 //!
-//! A [`Machine`] runs scripts on one thread. What a script reaches outside of it is its [`Host`], which runs commands,
-//! and ends the script by a [`Stop`]. Nothing here knows a key or a command.
+//! A [`Machine`] runs scripts on one thread. A script reaches the outside only through its [`Host`], which runs
+//! commands, and ends the script by a [`Stop`]. This crate knows no key and no command.
 //!
-//! * [`Script`] and [`Library`] are what is run, [`Flags`] what their first line says.
-//! * [`Outcome`] is how it ended: with a reply, by an error of its own, or stopped.
+//! * [`Script`] and [`Library`] are the code that runs; [`Flags`] are the flags of its first line.
+//! * [`Outcome`] is the result: a reply, an error of the script, or a stop.
 //!
 //! ```
 //! use tierce_lua::{Call, Host, LogLevel, Machine, NoSuchCommand, Outcome, Replication, Script, Server, Stop};

@@ -1,4 +1,4 @@
-//! Numbers as C prints them.
+//! Formats numbers as C does.
 
 use std::fmt::{self, Write};
 use std::ops::Deref;
@@ -6,10 +6,10 @@ use std::ops::Deref;
 /// Room for `-d.ddddddddddddddddde-308`, and for `-0.000` before seventeen digits.
 const TEXT_MAX: usize = 32;
 
-/// More digits than a double has.
+/// Number of significant digits of a double.
 const DIGITS_MAX: usize = 17;
 
-/// The text of a number, which owns no memory.
+/// Text of a number, which owns no memory.
 #[derive(Clone, Copy)]
 pub(crate) struct NumberText {
     bytes: [u8; TEXT_MAX],
@@ -48,8 +48,8 @@ impl Write for NumberText {
     }
 }
 
-/// A double in the form of C's `%.{digits}g`: so many significant digits, at most 17, zeros at the end left out, and an
-/// exponent where the number is long.
+/// Formats a double like C's `%.{digits}g`: this many significant digits, at most 17, without trailing zeros, and with
+/// an exponent if the number is long.
 pub(crate) fn format_general(value: f64, digits: usize) -> NumberText {
     let digits = digits.clamp(1, DIGITS_MAX);
     let mut text = NumberText::new();
@@ -76,7 +76,7 @@ fn add_finite(text: &mut NumberText, value: f64, digits: usize) {
         text.add(first);
         add_fraction(text, rest);
         let sign = if exponent < 0 { '-' } else { '+' };
-        // The text has room for it, so it cannot fail.
+        // The buffer is large enough, so it cannot fail.
         let _ = write!(text, "e{sign}{:02}", exponent.abs());
     } else if exponent < 0 {
         text.add(b"0.");
@@ -98,7 +98,7 @@ fn add_fraction(text: &mut NumberText, digits: &[u8]) {
     }
 }
 
-/// The integer that `value` is, if all of its digits are wanted.
+/// Returns `value` as an integer, if all of its digits are wanted.
 fn short_integer(value: f64, digits: usize) -> Option<u64> {
     const FIFTEEN_DIGITS: f64 = 1e15;
     let is_short = value < FIFTEEN_DIGITS && value.trunc() == value;
@@ -106,10 +106,10 @@ fn short_integer(value: f64, digits: usize) -> Option<u64> {
     (is_short && (digits >= 15 || integer < 10_u64.pow(digits as u32))).then_some(integer)
 }
 
-/// The significant digits, correctly rounded and without zeros at the end, and the exponent of the first one.
+/// Returns the significant digits, correctly rounded and without trailing zeros, and the exponent of the first one.
 fn scientific(value: f64, digits: usize) -> (NumberText, isize) {
     let mut text = NumberText::new();
-    // As "d.ddde-dd". The text has room for it, so it cannot fail.
+    // As "d.ddde-dd". The buffer is large enough, so it cannot fail.
     let _ = write!(text, "{value:.*e}", digits - 1);
     let mark = text.iter().rposition(|byte| *byte == b'e').unwrap_or(text.len);
     let exponent =

@@ -1,15 +1,15 @@
-//! The generator behind `math.random`, the same on every machine.
+//! The generator of `math.random`, the same on every machine.
 
 /// The linear congruential generator of `drand48`, as Redis has it.
 pub(crate) struct Random {
     state: u64,
 }
 
-/// The greatest number that is drawn, and one more than the greatest remainder of it.
+/// The greatest number that is drawn; the modulus is one more.
 const DRAWN_MAX: u64 = i32::MAX as u64;
 
 impl Default for Random {
-    /// In the state that `drand48` has without a seed.
+    /// Creates the state of `drand48` without a seed.
     fn default() -> Self {
         Random { state: 0x1234_abcd_330e }
     }
@@ -20,7 +20,7 @@ impl Random {
         self.state = (u64::from(seed as u32) << 16) + 0x330e;
     }
 
-    /// A number in [0, 1).
+    /// Returns a number in [0, 1).
     pub(crate) fn draw(&mut self) -> f64 {
         let product = self.state.wrapping_mul(0x5_deec_e66d).wrapping_add(0xb);
         self.state = product & 0xffff_ffff_ffff;
@@ -32,7 +32,7 @@ impl Random {
 mod tests {
     use super::*;
 
-    /// What redis-server 7.0 draws.
+    /// Numbers drawn by redis-server 7.0.
     #[test]
     fn the_numbers_of_redis() {
         let mut random = Random::default();

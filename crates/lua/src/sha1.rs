@@ -1,8 +1,8 @@
-//! SHA-1, which scripts are known by.
+//! SHA-1, which identifies scripts.
 
 use std::fmt;
 
-/// The value of each hexadecimal digit, and 255 for what is none.
+/// Value of each hexadecimal digit, and 255 for other bytes.
 const DIGITS: [u8; 256] = {
     let mut digits = [255; 256];
     let mut value = 0;
@@ -15,12 +15,12 @@ const DIGITS: [u8; 256] = {
     digits
 };
 
-/// A hash.
+/// A SHA-1 hash.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct Sha1(pub [u8; 20]);
 
 impl Sha1 {
-    /// The hash that 40 hexadecimal digits of either case spell.
+    /// Parses a hash of 40 hexadecimal digits of either case.
     pub fn from_hex(text: &[u8]) -> Option<Sha1> {
         let mut bytes = [0; 20];
         if text.len() != 2 * bytes.len() {
@@ -36,7 +36,7 @@ impl Sha1 {
         (is_wrong <= 15).then_some(Sha1(bytes))
     }
 
-    /// In 40 hexadecimal digits of lower case.
+    /// Returns the hash as 40 lower-case hexadecimal digits.
     pub fn to_hex(&self) -> [u8; 40] {
         let mut text = [0; 40];
         for (digits, byte) in text.chunks_exact_mut(2).zip(self.0) {
@@ -53,12 +53,12 @@ impl fmt::Debug for Sha1 {
     }
 }
 
-/// The hash of `bytes`.
+/// Returns the hash of `bytes`.
 pub fn sha1(bytes: &[u8]) -> Sha1 {
     sha1_in_pieces(bytes, usize::MAX, |_| {})
 }
 
-/// The hash of `bytes`. `before` is called before each piece, with its length: about `piece_len` bytes.
+/// Returns the hash of `bytes`. `before` is called before each piece, with its length: about `piece_len` bytes.
 pub(crate) fn sha1_in_pieces(
     bytes: &[u8],
     piece_len: usize,

@@ -1,9 +1,9 @@
-//! State that a machine and the functions that scripts call share: looks, stops, and memory that is limited while a
+//! State shared by a machine and the functions that scripts call: looks, stops, and memory that is limited while a
 //! script runs.
 //!
-//! Lua reports a failed allocation by a long jump, which must not cross a Rust frame that owns something. So what is
-//! written in Rust and owns memory does its work between [`enter`] and [`leave`]: there, the limit does not make
-//! allocations fail, but is noted, and the function raises the stop when it has dropped what it owned.
+//! Lua reports a failed allocation by a longjmp, which must not cross a Rust frame that owns something. So Rust code
+//! that owns memory does its work between [`enter`] and [`leave`]. There, exceeding the limit does not make
+//! allocations fail, but is noted, and the function raises the stop after it has dropped its values.
 
 use std::alloc::{Layout, alloc, dealloc, realloc};
 use std::ffi::{c_int, c_void};
@@ -21,55 +21,56 @@ use crate::memory::Memory;
 use crate::program::{Call, Function};
 use crate::random::Random;
 
-/// What every type of Lua is content with: doubles and pointers.
+/// Alignment that suffices for every type of Lua: doubles and pointers.
 const ALIGN: usize = 8;
 
-/// The lengths where there are no tables to be filled again.
+/// Lengths that mean that there are no tables to reuse.
 pub(crate) const NO_ARGUMENTS: [usize; 2] = [usize::MAX; 2];
 
-/// Capacity of the buffer for replies that is kept for the next one.
+/// Maximum capacity of the reply buffer that is kept for the next reply.
 const REPLY_KEPT_BYTES: usize = 1024 * 1024;
 
 /// Kilobytes of a collection between two looks: some hundred microseconds.
 pub(crate) const COLLECTED_PER_LOOK: c_int = 256;
 
-/// What a machine and the functions that scripts call have in common. The allocator of the Lua state points to it.
+/// State shared by a machine and the functions that scripts call. The allocator of the Lua state points to it.
 pub(crate) struct Shared {
     pub(crate) memory: Memory,
-    /// The coroutine that runs, which counts its own instructions. Null before the machine is open.
+    /// The running coroutine, which counts its own instructions. Null before the machine is open.
     ///
-    /// **Invariant:** it is alive: whatever catches an error or resumes says what runs then, before anything is
+    /// **Invariant:** it is alive: every function that catches an error or resumes sets it, before anything is
     /// collected.
     running: *mut lua_State,
-    /// Memory above which the hook collects garbage, so that garbage does not count for the limit.
+    /// Memory above which the hook collects garbage, so that garbage does not count against the limit.
     pub(crate) collect_above: usize,
-    /// Why the script ends; set until the end of the execution.
+    /// Reason for ending the script; set until the end of the execution.
     pub(crate) stop: Option<Stop>,
-    /// Set while something is executed.
+    /// Set during an execution.
     pub(crate) host: Option<NonNull<dyn Host>>,
     /// The protocol of replies to `redis.call`.
     pub(crate) proto: Proto,
-    /// Of the call being executed, and where its reply is written.
+    /// The current call, and the destination of its reply.
     pub(crate) call: *const Call<'static>,
     pub(crate) out: *mut Vec<u8>,
-    /// How many keys and arguments the tables of the latest script have, and how many executions had the same tables.
+    /// Numbers of keys and arguments in the tables of the latest script, and number of executions that used these
+    /// tables.
     pub(crate) argument_lens: [usize; 2],
     pub(crate) argument_uses: u32,
     /// `true` if the reply is an error.
     pub(crate) is_error: bool,
-    /// Whether it would be nested too deep.
+    /// True if the reply would be nested too deep.
     pub(crate) is_too_deep: bool,
     /// The reply to the latest `redis.call`, and its arguments.
     pub(crate) reply: Vec<u8>,
     pub(crate) args: Vec<&'static [u8]>,
-    /// What `math.random` draws from.
+    /// Generator of `math.random`.
     pub(crate) random: Random,
     /// The library being loaded.
     pub(crate) loading: Option<Loading>,
     pub(crate) load_end: Option<Instant>,
     /// Metatables of protected tables.
     pub(crate) protected: Vec<*const c_void>,
-    /// Whether the script has changed how garbage is collected.
+    /// True if the script has changed the collector's settings.
     pub(crate) collector_changed: bool,
 }
 
@@ -98,21 +99,21 @@ impl Shared {
         }
     }
 
-    /// Of the machine that `state` belongs to, which may be a coroutine.
+    /// Returns the shared state of the machine that `state` belongs to, which may be a coroutine.
     ///
-    /// The reference is used up before the next call of Lua that may run other functions of this crate.
+    /// The reference must end before the next call of Lua that may run other functions of this crate.
     #[inline]
     pub(crate) fn of<'a>(state: *mut lua_State) -> &'a mut Shared {
         let mut shared = ptr::null_mut();
-        // SAFETY: every state is made with the allocator that has a `Shared` for its data, and no two references
-        // are used at a time, since a machine belongs to one thread and functions use theirs up before they call.
+        // SAFETY: every state is created with the allocator that has a `Shared` for its data. No two references are
+        // used at a time, since a machine belongs to one thread and functions end theirs before they call.
         unsafe {
             lua_getallocf(state, &mut shared);
             &mut *shared.cast::<Shared>()
         }
     }
 
-    /// The host, if something is executed.
+    /// Returns the host, during an execution.
     #[inline]
     pub(crate) fn host(&mut self) -> Option<&mut dyn Host> {
         // SAFETY: set during an execution from a reference that outlives it.
@@ -130,10 +131,10 @@ impl Shared {
         self.memory.natives == 0
     }
 
-    /// Has the next look come as soon as the largest block needs it.
+    /// Makes the next look come as soon as the largest block requires.
     fn look_sooner(&mut self) {
         let count = self.memory.instructions_per_look;
-        // SAFETY: null, or alive as the field says.
+        // SAFETY: null, or alive by the invariant of the field.
         unsafe {
             if !self.running.is_null() && lua_gethookcount(self.running) != count {
                 lua_sethook(self.running, Some(hook), LUA_MASKCOUNT, count);
@@ -141,14 +142,14 @@ impl Shared {
         }
     }
 
-    /// Gives back the buffer of an unusual reply.
+    /// Frees the buffer of an unusually large reply.
     pub(crate) fn drop_large_reply(&mut self) {
         if self.reply.capacity() > REPLY_KEPT_BYTES {
             self.reply = Vec::new();
         }
     }
 
-    /// Asks whether the script goes on.
+    /// Asks the host if the script may go on.
     pub(crate) fn look(&mut self) -> Result<(), Stopped> {
         if self.stop.is_none() {
             self.stop = match (self.load_end, self.host()) {
@@ -168,27 +169,27 @@ impl Shared {
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Stopped;
 
-/// Says that `state` runs from now on: the machine itself or one of its coroutines.
+/// Notes that `state` runs from now on: the machine itself or one of its coroutines.
 pub(crate) fn runs(state: *mut lua_State) {
     let shared = Shared::of(state);
     shared.running = state;
     shared.look_sooner();
 }
 
-/// Asks whether the script goes on; to be called every some thousand steps of what runs long.
+/// Asks the host if the script may go on. Long native code must call it every few thousand steps.
 pub(crate) fn look(state: *mut lua_State) -> Result<(), Stopped> {
     Shared::of(state).look()
 }
 
-/// Has the host count an error that is in the reply.
+/// Makes the host count an error in the reply.
 pub(crate) fn count_error(state: *mut lua_State, error: &[u8]) {
     if let Some(host) = Shared::of(state).host() {
         host.count_error(error);
     }
 }
 
-/// Counts work of native code, in bytes that it reads or writes, and raises the stop if a look that is due finds one.
-/// To be called before work that may be long, since the hook only counts instructions of the virtual machine.
+/// Counts work of native code, in bytes read or written, and raises the stop if a look is due and finds one. Must be
+/// called before work that may be long, since the hook only counts instructions of the virtual machine.
 ///
 /// # Safety
 ///
@@ -197,39 +198,39 @@ pub(crate) fn count_error(state: *mut lua_State, error: &[u8]) {
 pub(crate) unsafe fn work(state: *mut lua_State, bytes: usize) {
     let shared = Shared::of(state);
     if shared.memory.count_work(bytes) && shared.look().is_err() {
-        // SAFETY: as the caller says.
+        // SAFETY: as the caller guarantees.
         unsafe { raise_stop(state) };
     }
 }
 
-/// Collects what is garbage now. Every [`COLLECTED_PER_LOOK`] kilobytes may raise the stop.
+/// Collects all garbage. Every [`COLLECTED_PER_LOOK`] kilobytes may raise the stop.
 ///
 /// # Safety
 ///
 /// No frame between here and the protected call owns anything.
 pub(crate) unsafe fn collect(state: *mut lua_State) {
-    // A cycle that is under way may be past what has become garbage since it began.
+    // A running cycle may miss garbage that appeared since it began.
     const CYCLES: usize = 2;
     for _ in 0..CYCLES {
-        // SAFETY: as the caller says.
+        // SAFETY: as the caller guarantees.
         while !unsafe { collect_some(state, COLLECTED_PER_LOOK) } {}
     }
 }
 
-/// Goes on with a cycle of the collector for some kilobytes. `true` at its end.
+/// Continues a cycle of the collector for some kilobytes. `true` at its end.
 ///
 /// # Safety
 ///
 /// No frame between here and the protected call owns anything.
 pub(crate) unsafe fn collect_some(state: *mut lua_State, kilobytes: c_int) -> bool {
-    // SAFETY: as the caller says.
+    // SAFETY: as the caller guarantees.
     unsafe {
         work(state, kilobytes.max(1) as usize * 1024);
         lua_gc(state, LUA_GCSTEP, kilobytes) != 0
     }
 }
 
-/// Whether the execution is being stopped, which is to be asked after a protected call has failed.
+/// Returns true if the execution is being stopped. Must be checked after a protected call has failed.
 #[inline]
 pub(crate) fn is_stopped(state: *mut lua_State) -> bool {
     Shared::of(state).stop.is_some()
@@ -257,15 +258,15 @@ pub(crate) unsafe fn raise_stop(state: *mut lua_State) -> ! {
 unsafe extern "C-unwind" fn hook(state: *mut lua_State, _: *mut lua_Debug) {
     runs(state);
     if look(state).is_err() {
-        // SAFETY: no frame of this crate is above the virtual machine that owns something.
+        // SAFETY: no frame of this crate above the virtual machine owns anything.
         unsafe { raise_stop(state) };
     }
     let shared = Shared::of(state);
     if shared.memory.used > shared.collect_above {
-        // SAFETY: a collection may happen wherever memory is allocated, and nothing is owned here.
+        // SAFETY: a collection may happen at any allocation, and nothing is owned here.
         unsafe { collect(state) };
         let shared = Shared::of(state);
-        // Half of what is left: a script that really needs its memory is not collected again and again.
+        // Half of the remaining memory: a script that really needs its memory is not collected again and again.
         let (used, limit) = (shared.memory.used, shared.memory.limit);
         shared.collect_above = used + limit.saturating_sub(used) / 2;
     }
@@ -276,7 +277,7 @@ pub(crate) fn enter(state: *mut lua_State) {
     Shared::of(state).memory.natives += 1;
 }
 
-/// Ends it. `true` if it went beyond the limit: the caller drops what it owns and raises the stop.
+/// Ends code that owns memory. `true` if it exceeded the limit: the caller drops its values and raises the stop.
 #[must_use]
 pub(crate) fn leave(state: *mut lua_State) -> bool {
     let shared = Shared::of(state);
@@ -289,7 +290,7 @@ pub(crate) fn leave(state: *mut lua_State) -> bool {
     exceeded
 }
 
-/// The allocator of a machine.
+/// Allocates, resizes and frees the memory of a machine.
 ///
 /// # Safety
 ///
@@ -305,7 +306,7 @@ pub(crate) unsafe extern "C" fn allocate(
     if new_size > old_size && unsafe { (*shared).is_stopped_by(new_size) } {
         return ptr::null_mut();
     }
-    // SAFETY: it is alive as long as its machine, and nothing refers to its memory across a call of Lua.
+    // SAFETY: it is alive as long as its machine, and no reference to its memory is kept across a call of Lua.
     let memory = unsafe { &mut (*shared).memory };
     // SAFETY: the sizes are those that the block was requested with, which were valid then.
     let layout = |size| unsafe { Layout::from_size_align_unchecked(size, ALIGN) };
@@ -346,6 +347,6 @@ pub(crate) unsafe extern "C" fn allocate(
 /// A library that is being loaded.
 #[derive(Default)]
 pub(crate) struct Loading {
-    /// What it has registered, and references to the callbacks.
+    /// Registered functions, with references to the callbacks.
     pub(crate) functions: Vec<(Function, c_int)>,
 }

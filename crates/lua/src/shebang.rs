@@ -10,7 +10,7 @@ use tierce_wire::words;
 pub struct Flags(u32);
 
 impl Flags {
-    /// It writes nothing; calls of commands that do are errors.
+    /// It does not write; calls of write commands are errors.
     pub const NO_WRITES: Flags = Flags(1);
     /// It runs even if the memory limit is reached.
     pub const ALLOW_OOM: Flags = Flags(2);
@@ -33,30 +33,30 @@ impl Flags {
         ("atomic", Flags::ATOMIC),
     ];
 
-    /// The flag of this name.
+    /// Returns the flag of this name.
     pub fn by_name(name: &[u8]) -> Option<Flags> {
         let mut names = Flags::NAMES.iter();
         names.find(|(known, _)| known.as_bytes() == name).map(|(_, flag)| *flag)
     }
 
-    /// Whether all of `flags` are among these.
+    /// Returns true if all of `flags` are set.
     pub fn contains(self, flags: Flags) -> bool {
         self.0 & flags.0 == flags.0
     }
 
-    /// These and those.
+    /// Returns the union of both.
     #[must_use]
     pub fn with(self, flags: Flags) -> Flags {
         Flags(self.0 | flags.0)
     }
 
-    /// Those that a script states; `None` if its first line is none that does, or is not as it must be.
+    /// Returns the flags of a script; `None` if its first line declares none, or is malformed.
     pub fn of_script(source: &[u8]) -> Option<Flags> {
         let (flags, code_start) = of_script(source).ok()?;
         (code_start > 0).then_some(flags)
     }
 
-    /// The names of these, in the order of [`NAMES`](Flags::NAMES).
+    /// Returns the names of these, in the order of [`NAMES`](Flags::NAMES).
     pub fn names(self) -> impl Iterator<Item = &'static str> {
         Flags::NAMES.iter().filter(move |(_, flag)| self.contains(*flag)).map(|(name, _)| *name)
     }
@@ -68,8 +68,8 @@ impl fmt::Debug for Flags {
     }
 }
 
-/// The words of the first line, which begins with `#!`, and where the line ends; `None` if it does not end, or has an
-/// open quote.
+/// Words of the first line, which begins with `#!`, and the end of the line. `None` if it does not end, or has an open
+/// quote.
 type FirstLine = (Option<Vec<Vec<u8>>>, usize);
 
 fn first_line(code: &[u8]) -> Option<FirstLine> {
@@ -81,7 +81,7 @@ fn shown(bytes: &[u8]) -> String {
     String::from_utf8_lossy(bytes).into_owned()
 }
 
-/// The flags of a script, and where its code begins.
+/// Returns the flags of a script, and the start of its code.
 pub(crate) fn of_script(source: &[u8]) -> Result<(Flags, usize), String> {
     if !source.starts_with(b"#!") {
         return Ok((Flags::default(), 0));

@@ -1,7 +1,7 @@
 //! Values on the stack of Lua: the few operations that all functions for scripts share.
 //!
-//! These functions call Lua, which may raise an error by a long jump: their callers own nothing. Everything here
-//! expects room on the stack, which Lua guarantees to functions that it calls, for twenty values.
+//! These functions call Lua, which may raise an error by a longjmp: their callers own nothing. Everything here needs
+//! room on the stack; Lua guarantees twenty slots to functions that it calls.
 
 use std::ffi::{CStr, c_int};
 use std::slice;
@@ -22,8 +22,8 @@ pub(crate) unsafe fn push_bytes(state: *mut lua_State, bytes: &[u8]) {
     unsafe { lua_pushlstring_(state, bytes.as_ptr().cast(), bytes.len()) };
 }
 
-/// The bytes of the string or number at `index`, which becomes a string; `None` for other types. They live as long
-/// as the value is on the stack.
+/// Returns the bytes of the string or number at `index`, which becomes a string; `None` for other types. They live as
+/// long as the value is on the stack.
 ///
 /// # Safety
 ///
@@ -38,7 +38,7 @@ pub(crate) unsafe fn bytes<'a>(state: *mut lua_State, index: c_int) -> Option<&'
     }
 }
 
-/// The bytes of the string at `index`; `None` for other types.
+/// Returns the bytes of the string at `index`; `None` for other types.
 ///
 /// # Safety
 ///
@@ -62,8 +62,8 @@ pub(crate) unsafe fn set_function(state: *mut lua_State, name: &CStr, function: 
     }
 }
 
-/// Pushes an error as scripts get it: a table with the text in the field `err`. The kind comes first; texts without
-/// one are of the kind `ERR`.
+/// Pushes an error in the form for scripts: a table with the text in the field `err`. The kind comes first; texts
+/// without one get the kind `ERR`.
 ///
 /// # Safety
 ///

@@ -1,4 +1,4 @@
-//! The tables `KEYS` and `ARGV`, which machines use again: no script finds anything of another one in them.
+//! Machines reuse the tables `KEYS` and `ARGV`: no script finds data of another one in them.
 
 use crate::harness::{Commands, TestMachine};
 use proptest::prelude::*;
@@ -14,7 +14,7 @@ fn run(machine: &mut TestMachine, source: &str, keys: &[&[u8]], args: &[&[u8]]) 
     machine.seen(outcome)
 }
 
-/// What a script finds in its tables: all pairs in an order that depends on nothing else, lengths and metatables.
+/// Lists the content of a script's tables: all pairs in an order that depends on nothing else, lengths and metatables.
 const LIST: &str = "local found = {} \
     for name, list in pairs({KEYS = KEYS, ARGV = ARGV}) do \
         found[#found + 1] = name .. '#' .. #list .. tostring(getmetatable(list)) \
@@ -69,7 +69,7 @@ proptest! {
     }
 }
 
-/// A field among others that are gone again is behind the last element in one table, and before it in another.
+/// A field among others that were removed may be after the last element in one table, and before it in another.
 #[test]
 fn fields_are_not_seen_wherever_the_table_keeps_them() {
     let mut machine = TestMachine::new();
@@ -83,7 +83,7 @@ fn fields_are_not_seen_wherever_the_table_keeps_them() {
     }
 }
 
-/// What a script has made of its tables ends after some more scripts.
+/// Changes that a script made to its tables end after some more scripts.
 #[test]
 fn tables_that_have_grown_do_not_stay() {
     let mut machine = TestMachine::new();

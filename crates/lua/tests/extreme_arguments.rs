@@ -1,5 +1,5 @@
-//! Every function of the sandbox is called with arguments at the ends of their ranges, three at a time. `unpack` of Lua
-//! wrote beyond its stack for `unpack({}, 0, 2147483647)`. An address sanitizer sees more than a crash: see
+//! Calls every function of the sandbox with arguments at the ends of their ranges, three at a time. Lua's `unpack`
+//! wrote beyond its stack for `unpack({}, 0, 2147483647)`. An address sanitizer detects more than crashes: see
 //! `fuzz/README.md`.
 
 use crate::harness::TestMachine;
@@ -8,8 +8,8 @@ use tierce_harness::effort;
 use tierce_lua::{Call, Host, LogLevel, NoSuchCommand, Outcome, Replication, Script, Stop};
 use tierce_wire::resp::Proto;
 
-/// Calls one function with all combinations of two values and some thirds, from a given one on, and tells the host
-/// which one it is at.
+/// Calls one function with all combinations of two values and some thirds, from a given one on, and reports the
+/// current one to the host.
 const CALLS: &str = r#"
     local called, skipped, count = FUNCTION, tonumber(ARGV[1]), tonumber(ARGV[2])
     local values = {
@@ -31,10 +31,10 @@ const CALLS: &str = r#"
     end
 "#;
 
-/// Values in the third place.
+/// Number of values for the third argument.
 const THIRDS: u32 = 8;
 
-/// Looks that one combination may take.
+/// Maximum number of looks for one combination.
 const LOOKS_MAX: u32 = 4;
 
 #[derive(Default)]
@@ -46,7 +46,7 @@ struct Progress {
 impl Host for Progress {
     fn call(&mut self, args: &[&[u8]], _: Proto, reply: &mut Vec<u8>) -> Result<(), Stop> {
         if let Some(at) = std::str::from_utf8(args[0]).ok().and_then(|at| at.parse().ok()) {
-            // The functions that are called may call this one as well.
+            // The called functions may call this one as well.
             if at == self.at + 1 {
                 (self.at, self.looks_left) = (at, LOOKS_MAX);
             }
@@ -116,7 +116,7 @@ fn unpack_counts_beyond_the_range_of_its_bounds() {
 fn functions_with_many_parameters_are_called_with_none() {
     let names: Vec<_> = (0..190).map(|number| format!("p{number}")).collect();
     let function = format!("local function f({}, ...) return p0, p189, ... end", names.join(", "));
-    // In a coroutine the stack is as small as it gets.
+    // In a coroutine the stack is as small as possible.
     let source =
         format!("{function} return {{coroutine.wrap(function() return select('#', f()) end)()}}");
     assert_eq!(TestMachine::new().eval(&source), "*1\r\n:2\r\n");

@@ -1,11 +1,11 @@
-//! Libraries: how they are loaded, what they register, and how their functions are called.
+//! Libraries: loading, registration, and calls of their functions.
 
 use crate::harness::{Commands, TestMachine};
 use tierce_lua::{Call, Flags, Library, LibraryId, Outcome, Stop};
 
 const HEAD: &str = "#!lua name=x\n";
 
-/// What loading code behind a first line fails with, as redis-server 7.0 says it.
+/// Checks the error of loading code after a first line, with the text of redis-server 7.0.
 #[track_caller]
 fn check_refused(code: &str, expected: &str) {
     let error = TestMachine::new().load(1, &format!("{HEAD}{code}")).expect_err("an error");
@@ -176,7 +176,7 @@ fn a_library_that_is_replaced_is_forgotten() {
     assert!(machine.machine.used_bytes() < 16 << 20, "{}", machine.machine.used_bytes());
 }
 
-/// Loading is a part of the call: what stops it is what stops the call, which may be made again elsewhere.
+/// Loading is part of the call: a stop of the load stops the call, which may be retried elsewhere.
 #[test]
 fn a_library_that_is_stopped_while_it_is_loaded_stops_the_call() {
     let mut machine = TestMachine::new();

@@ -6,7 +6,7 @@ use tierce_lua::fuzzing;
 
 const ROUNDS: u64 = 2_000;
 
-/// Says which input it was when a target panics.
+/// Reports the input if a target panics.
 struct Trace<'a>(&'a [u8]);
 
 impl Drop for Trace<'_> {
@@ -35,7 +35,7 @@ fn mutate(random: &mut Random, input: &mut Vec<u8>, alphabet: &[u8]) {
     }
 }
 
-/// Runs a target on the seeds, and on variants of them that are made with the alphabet.
+/// Runs a target on the seeds, and on variants of them made with the alphabet.
 fn run(target: fn(&[u8]), seeds: &[&[u8]], alphabet: &[u8], rounds: u64) {
     let seed = std::env::var("TIERCE_SEED").ok().and_then(|seed| seed.parse().ok()).unwrap_or(1);
     let rounds = effort(rounds);
@@ -69,7 +69,7 @@ fn lua_msgpack() {
         b"\x84\xa1a\x01\xa1b\x93\xc0\xc2\xc3\xcb?\xf0\x00\x00\x00\x00\x00\x01\xca?\x00\x00\x00\x01\xd9\x03abc",
         b"\xdd\x00\x00\x00\x02\xcf\xff\xff\xff\xff\xff\xff\xff\xff\xd3\x80\x00\x00\x00\x00\x00\x00\x00",
         b"\xdf\xff\xff\xff\xff\x01\xdb\xff\xff\xff\xff",
-        // Deeper than is packed.
+        // Nested deeper than can be packed.
         b"\x07k\x96\x91\x91\x91\x91\x91\x91\x91\x91\x91\x91\x91\x91\x91\x91\x91\x91\x91\x91\x91jex\x01\0J\xd0\xd0",
     ];
     run(
@@ -96,7 +96,7 @@ fn lua_pattern() {
         b"(.-)%1[]a-c%]]*()/aabb]abc",
         b".-.-.-.-x/aaaaaaaaaaaaaaaaaaaaa",
     ];
-    // Some take all the looks that they may.
+    // Some use all the looks that they may.
     run(fuzzing::lua_pattern, seeds, b"^$()%.[]*+-?abdfswz019/ ", ROUNDS / 4);
 }
 

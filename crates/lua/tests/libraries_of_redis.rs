@@ -1,4 +1,4 @@
-//! Libraries give what they give in redis-server 7.0: results, errors and where these happened.
+//! Libraries return the same as in redis-server 7.0: results, errors and their positions.
 //!
 //! The fixture has pairs of lines, a script and its result, escaped as `escape_ascii` does it. It is made by
 //! `scripts/lua-differential --record`.
@@ -7,7 +7,7 @@ use tierce_lua::fuzzing::State;
 
 const FIXTURE: &str = include_str!("fixtures/redis-7.0-libraries.txt");
 
-/// What `escape_ascii` has escaped.
+/// Reverses `escape_ascii`.
 fn unescaped(text: &str) -> Vec<u8> {
     let mut bytes = Vec::new();
     let mut rest = text.bytes();

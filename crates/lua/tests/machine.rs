@@ -1,4 +1,4 @@
-//! What scripts can and cannot do to their machine.
+//! Effects that scripts can and cannot have on their machine.
 
 use crate::harness::{Commands, TestMachine};
 use tierce_lua::{Outcome, Stop};
@@ -12,7 +12,7 @@ fn check_stopped(source: &str, stop: Stop) {
     machine.machine.set_memory_limit(32 << 20);
     let mut host = Commands { looks_left: 500_000, ..Commands::default() };
     assert_eq!(machine.run(source, &mut host), Outcome::Stopped(stop), "{source}");
-    // The next script finds a machine in order.
+    // The next script finds an intact machine.
     assert_eq!(
         machine.eval("local s = 0 for i = 1, 1000 do s = s + i end return s"),
         ":500500\r\n",
@@ -168,7 +168,7 @@ fn nothing_survives_a_script_that_it_should_not() {
     assert_eq!(machine.eval("return string.len('abc') + ('abc'):len()"), ":6\r\n");
 }
 
-/// The tables of arguments are filled again for the next script, unless they have become others.
+/// The tables of arguments are reused for the next script, unless they were changed.
 #[test]
 fn settings_of_json_end_with_the_script() {
     let mut machine = TestMachine::new();
@@ -234,7 +234,7 @@ fn arguments_are_those_of_the_script() {
     }
 }
 
-/// Which of two equal elements comes first is as in Lua; these orders are those of redis-server 7.0.
+/// The order of equal elements is as in Lua; these orders are those of redis-server 7.0.
 #[test]
 fn tables_are_sorted() {
     check("local t = {3, 1, 2} table.sort(t) return t", "*3\r\n:1\r\n:2\r\n:3\r\n");
@@ -275,7 +275,7 @@ fn compiled_code_is_not_loaded() {
     );
 }
 
-/// A script that takes the name of its chunk as a string of its own, and collects garbage wherever it is asked for more.
+/// A script that uses the name of its chunk as a string, and collects garbage whenever its reader is called.
 #[test]
 fn the_name_of_a_chunk_outlives_collections_while_it_is_parsed() {
     check(

@@ -1,11 +1,11 @@
-//! Patterns give what Lua's own library gives: values, errors, and what functions are called with.
+//! Patterns give the same as Lua's own library: values, errors, and arguments of called functions.
 
 use std::fmt::Write;
 
 use tierce_harness::{Random, effort};
 use tierce_lua::fuzzing::{STOPPED, State};
 
-/// Parts that patterns are made of, malformed ones among them.
+/// Parts of patterns, including malformed ones.
 const PARTS: &[&str] = &[
     "a", "b", "x", ".", "%a", "%d", "%s", "%w", "%A", "%z", "%%", "%.", "[ab]", "[^a]", "[a-c]",
     "[%d_]", "[]a]", "[^]]", "[a-]", "[%]]", "(", ")", "()", "(a)", "(.-)", "%1", "%2", "%b()",
@@ -67,7 +67,7 @@ fn quoted(
     text
 }
 
-/// A call of one function, of the table of functions that is called `library`.
+/// Returns a call of one function, in the table of functions named `library`.
 fn call(random: &mut Random) -> String {
     let subject = quoted(random, SUBJECT, &[""], 8);
     let pattern = quoted(random, PARTS, REPEATS, 5);
@@ -82,7 +82,7 @@ fn call(random: &mut Random) -> String {
     }
 }
 
-/// Runs a call with both libraries, and says where their results differ.
+/// Runs a call with both libraries, and reports differences.
 const COMPARE: &str = "
     local code = ...
     local function run(library)

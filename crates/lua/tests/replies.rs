@@ -1,4 +1,4 @@
-//! Replies of commands in Lua, and values of Lua as replies.
+//! Conversion of command replies to Lua, and of Lua values to replies.
 
 use crate::harness::{Commands, TestMachine};
 use proptest::prelude::*;
@@ -11,7 +11,8 @@ fn quoted(bytes: &[u8]) -> String {
     format!("'{}'", digits.collect::<String>())
 }
 
-/// What a client of `proto` gets that calls a command with this reply, after `redis.setresp(3)`.
+/// Returns the reply for a client of `proto` whose script passes on this reply, after
+/// `redis.setresp(3)`.
 fn pass(proto: Proto, reply: &[u8]) -> String {
     let mut machine = TestMachine::new();
     machine.proto = proto;
@@ -88,7 +89,7 @@ fn errors_of_commands_are_not_counted_again() {
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(effort(256)))]
 
-    /// Whatever a host replies: the script gets a value, and the machine stays in order.
+    /// For any reply of the host, the script gets a value, and the machine stays intact.
     #[test]
     fn no_reply_breaks_the_machine(reply in prop::collection::vec(prop::sample::select(
         b"*$%~|>+-:_#,(=0123456789tfx\r\n".to_vec()), 0..60), lines in any::<bool>())
@@ -104,7 +105,7 @@ proptest! {
     }
 }
 
-/// Tables get their parts by the order of assignments, so all orders give the same reply.
+/// The layout of a table depends on the order of assignments; all orders give the same reply.
 #[test]
 fn fields_count_wherever_the_table_keeps_them() {
     for (field, expected) in [
@@ -140,7 +141,7 @@ fn fields_count_wherever_the_table_keeps_them() {
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(effort(256)))]
 
-    /// A list is a list whatever else its table holds or has held.
+    /// A list is a list, whatever else its table contains or has contained.
     #[test]
     fn elements_up_to_the_first_nil(
         changes in proptest::collection::vec((0..3u8, 1..40usize, any::<bool>()), 0..60)

@@ -1,9 +1,9 @@
-//! No function of the sandbox catches what stops a script, and none keeps it from being stopped.
+//! No function of the sandbox catches a stop, and none prevents a script from being stopped.
 
 use crate::harness::{Commands, TestMachine};
 use tierce_lua::{Outcome, Stop};
 
-/// All functions that scripts find, by path.
+/// Returns all functions that scripts can reach, by path.
 pub fn functions() -> Vec<String> {
     let source = "local names = {} \
         for name, value in pairs(_G) do \
@@ -20,7 +20,7 @@ pub fn functions() -> Vec<String> {
     names.split(' ').map(str::to_owned).collect()
 }
 
-/// Ways to have a function run `stop`: as a callback, in a coroutine, or as a metamethod.
+/// Ways to make a function run `stop`: as a callback, in a coroutine, or as a metamethod.
 const ARGUMENTS: [&str; 12] = [
     "stop",
     "stop, stop",
@@ -78,7 +78,7 @@ fn no_function_catches_a_stop() {
     }
 }
 
-/// Each of these was at its end only after thousands of looks could have been made, or never.
+/// Each of these ended only after the time of thousands of looks, or never.
 #[test]
 fn what_runs_long_is_looked_at() {
     for source in [
@@ -133,7 +133,7 @@ fn what_runs_long_is_looked_at() {
     }
 }
 
-/// Else a step of the collector is a whole collection.
+/// Otherwise a step of the collector is a whole collection.
 #[test]
 fn a_script_does_not_make_steps_of_the_collector_too_long() {
     let mut machine = TestMachine::new();
@@ -142,7 +142,7 @@ fn a_script_does_not_make_steps_of_the_collector_too_long() {
     assert_eq!(machine.eval("return collectgarbage('setstepmul', 200)"), ":200\r\n");
 }
 
-/// Lua itself ends the process when memory runs out outside of a protected call.
+/// Lua itself ends the process if memory runs out outside of a protected call.
 #[test]
 fn a_coroutine_without_memory_for_its_arguments_is_stopped() {
     for tail in ["coroutine.resume(c, unpack(list))", "coroutine.wrap(f)(unpack(list))"] {

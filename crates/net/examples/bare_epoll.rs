@@ -1,5 +1,5 @@
-//! The least a server on epoll can do: wait, receive, answer, on one thread, level-triggered. What
-//! `echo` costs more is the price of the crate.
+//! A minimal server on epoll: wait, receive, answer, on one thread, level-triggered. The extra cost
+//! of `echo` is the price of the crate.
 
 use std::os::fd::{AsRawFd, OwnedFd};
 

@@ -1,12 +1,12 @@
-//! Answers every request of redis-benchmark's PING and inline tests with `+PONG`: a service that
-//! does nothing, to see what the loop itself costs.
+//! Answers every request of redis-benchmark's PING and inline tests with `+PONG`. It does nothing
+//! else, to measure the cost of the event loop.
 //!
 //! ```text
 //! cargo run --release -p tierce-net --example echo -- 127.0.0.1:7201 2
 //! redis-benchmark -p 7201 -t ping_mbulk -n 1000000 -P 16
 //! ```
 //!
-//! The second argument is the number of workers. `bare_epoll` is the same without the crate.
+//! The second argument is the number of workers. `bare_epoll` does this without the crate.
 
 use std::sync::Arc;
 

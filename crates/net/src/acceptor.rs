@@ -1,13 +1,13 @@
 //! The thread that accepts connections and hands them to workers.
 //!
 //! - A connection goes to the worker with the fewest connections, the lowest number first.
-//! - The last descriptors are reserved for the files of the process, so a crowd of clients cannot keep it from
-//!   writing ([`DESCRIPTORS_RESERVED`]). Sockets of all listeners count, lingering ones too: what decides is the
-//!   number of the descriptor, since the system always assigns the lowest free one.
-//! - An address that opens connections faster than it may is turned away here, before a worker or TLS spends time on
-//!   it ([`Arrivals`]). Unix sockets have no addresses, and no such limit.
-//! - When the process is out of file descriptors, waiting connections are accepted on a spare one and closed at
-//!   once: their peers get an answer, and the thread does not spin on a listener that stays readable.
+//! - The last descriptors are reserved for files of the process, so that many clients cannot keep it from writing
+//!   ([`DESCRIPTORS_RESERVED`]). Sockets of all listeners count, lingering ones too: the check uses the number of the
+//!   descriptor, because the system always assigns the lowest free one.
+//! - An address that opens connections too fast is rejected here, before a worker or TLS spends time on it
+//!   ([`Arrivals`]). Unix sockets have no addresses, and no such limit.
+//! - When the process is out of file descriptors, waiting connections are accepted on a spare one and closed at once:
+//!   their peers get an answer, and the thread does not spin on a listener that stays readable.
 
 use std::collections::HashMap;
 use std::net::SocketAddr;
@@ -30,33 +30,33 @@ use crate::listener::{Encryption, ListenAddress, Listener};
 use crate::socket;
 use crate::system_clock::monotonic_nanos;
 
-/// Connections taken from one listener before the others are looked at.
+/// Maximum number of connections accepted from one listener before the others are checked.
 const ACCEPTS_PER_TURN_MAX: usize = 256;
 
-/// How long the thread leaves the listeners alone when the system is out of resources and the spare
-/// descriptor did not help.
+/// Pause before the thread polls the listeners again when the system is out of resources and the spare descriptor did
+/// not help.
 const BACK_OFF: Duration = Duration::from_millis(20);
 
-/// Unanswered probes after which a silent peer is given up.
+/// Number of unanswered probes after which a silent peer is considered dead.
 const KEEPALIVE_PROBES: u32 = 3;
 
-/// Descriptors below the process' limit that no connection gets: those of the files that a compaction, a
-/// snapshot and a backup have open at the same time, and some more.
+/// Number of descriptors below the process' limit that no connection gets: those of the files that a compaction, a
+/// snapshot and a backup open at the same time, and some more.
 pub const DESCRIPTORS_RESERVED: u64 = 16;
 
-/// Marks the event of the mailbox; listeners count from 0.
+/// Token of the mailbox's events; listeners count from 0.
 const MAILBOX_TOKEN: u64 = u64::MAX;
 
-/// Why the acceptor closes a connection that it has just accepted.
+/// Reason why the acceptor closes a connection that it has just accepted.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum TurnedAway {
-    /// The descriptors that are left are for files.
+    /// The remaining descriptors are reserved for files.
     NoDescriptor,
-    /// Its address opens more connections a second than it may.
+    /// Its address opens more connections per second than allowed.
     TooFast,
 }
 
-/// The state of the thread.
+/// State of the acceptor thread.
 #[derive(Debug)]
 pub(crate) struct Acceptor<M: Send + 'static> {
     epoll: OwnedFd,
@@ -65,17 +65,17 @@ pub(crate) struct Acceptor<M: Send + 'static> {
     next_token: u64,
     next_id: u64,
     spare: Option<OwnedFd>,
-    /// How fast addresses open connections, while that is limited.
+    /// Connection rates of addresses, while they are limited.
     arrivals: Arrivals,
     last_words: fn(ListenerTag, TurnedAway) -> &'static [u8],
 }
 
-/// What became of an attempt to accept.
+/// Outcome of an attempt to accept.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Attempt {
     Accepted,
     NoneWaiting,
-    /// This connection failed; others may not.
+    /// This connection failed; others may succeed.
     Failed,
     OutOfResources,
 }
@@ -111,7 +111,7 @@ impl<M: Send + 'static> Acceptor<M> {
         let mut events = [none; 16];
         let mut mail = Vec::new();
         loop {
-            // The mailbox is looked into after every wait, so a post before it is not missed.
+            // The mailbox is checked after every wait, so a post before it is not missed.
             let timeout = (!self.handle.acceptor_mailbox().fall_asleep()).then(Default::default);
             let count = match epoll::wait(&self.epoll, &mut events, timeout.as_ref()) {
                 Ok(count) => count,
@@ -145,13 +145,13 @@ impl<M: Send + 'static> Acceptor<M> {
         Ok(())
     }
 
-    /// Goes on with these listeners; those that were there before do not miss a connection.
+    /// Replaces the listeners; those present before and after miss no connection.
     fn replace(&mut self, listeners: Vec<Listener>) {
         let epoll = &self.epoll;
         self.listeners.retain(|_, present| {
             let stays = listeners.iter().any(|listener| listener.is_clone_of(present));
             if !stays {
-                // A clone may keep the socket open. Nothing is lost if this fails: then it is not.
+                // A clone may keep the socket open. If this fails, the socket is closed already.
                 let _ = epoll::delete(epoll, present.socket());
             }
             stays
@@ -183,16 +183,16 @@ impl<M: Send + 'static> Acceptor<M> {
             Err(Errno::MFILE | Errno::NFILE | Errno::NOBUFS | Errno::NOMEM) => {
                 return Attempt::OutOfResources;
             }
-            // The peer gave up before we came, or the network reports an error of its own.
+            // The peer gave up before the accept, or the network reports an error of its own.
             Err(_) => return Attempt::Failed,
         };
         let endpoints = match listener.address() {
             ListenAddress::Unix(_) => Endpoints::Unix,
             ListenAddress::Tcp(bound) => tcp_endpoints(&socket, peer, *bound),
         };
-        if let Some(why) = judge(&self.handle, &mut self.arrivals, &socket, endpoints) {
+        if let Some(why) = check(&self.handle, &mut self.arrivals, &socket, endpoints) {
             if listener.encryption == Encryption::None {
-                // It fits into an empty socket, and it is as well if the peer has gone.
+                // It fits into an empty socket. It does not matter if the peer is gone.
                 let _ = socket::send(socket.as_fd(), (self.last_words)(listener.tag, why));
             }
             return Attempt::Failed;
@@ -226,12 +226,12 @@ impl<M: Send + 'static> Acceptor<M> {
             .map(WorkerId)
             .min_by_key(|&id| self.handle.connections(id).load(Ordering::Relaxed))
             .expect("a runtime has workers");
-        // Counted here, since the worker may look at it only after many more were handed over.
+        // Counted here, because the worker may read it only after many more were handed over.
         self.handle.connections(worker).fetch_add(1, Ordering::Relaxed);
         self.handle.mailbox(worker).post(Mail::Accepted(accepted));
     }
 
-    /// Turns one waiting connection away with the help of the spare descriptor.
+    /// Rejects one waiting connection with the help of the spare descriptor.
     fn refuse_one(&mut self, token: u64) {
         let Some(listener) = self.listeners.get(&token) else { return };
         let had_spare = self.spare.take().is_some();
@@ -246,8 +246,8 @@ impl<M: Send + 'static> Acceptor<M> {
     }
 }
 
-/// Why a connection is not let in, which is counted; `None` if it is.
-fn judge<M: Send>(
+/// Returns why a connection is rejected, and counts it; `None` if it is accepted.
+fn check<M: Send>(
     handle: &Handle<M>,
     arrivals: &mut Arrivals,
     socket: &OwnedFd,
@@ -270,13 +270,13 @@ fn judge<M: Send>(
     Some(TurnedAway::TooFast)
 }
 
-/// Whether the descriptor is among those that no connection gets.
+/// Returns true if the descriptor is one of those reserved for files.
 fn is_reserved(socket: &OwnedFd) -> bool {
     let limit = getrlimit(Resource::Nofile).current.unwrap_or(u64::MAX);
     socket.as_raw_fd() as u64 >= limit.saturating_sub(DESCRIPTORS_RESERVED)
 }
 
-/// A descriptor to give up when there is no other.
+/// Opens a descriptor to give up when no other is left.
 fn spare_fd() -> Option<OwnedFd> {
     std::fs::File::open("/dev/null").ok().map(OwnedFd::from)
 }
@@ -293,7 +293,7 @@ fn tcp_endpoints(socket: &OwnedFd, peer: Option<SocketAddrAny>, bound: SocketAdd
     Endpoints::Tcp { peer, local }
 }
 
-/// Failures are ignored: they come only from sockets that are broken already.
+/// Sets the options. Failures are ignored: they come only from broken sockets.
 fn set_tcp_options(socket: &OwnedFd, keepalive_s: u32) {
     let socket = socket.as_fd();
     let _ = set_tcp_nodelay(socket, true);

@@ -1,37 +1,37 @@
-//! How fast each address may open connections: a token bucket for each address that has opened some recently.
+//! Limits how fast each address opens connections, with a token bucket for each address that was active recently.
 //!
-//! - A bucket is stored as one moment: when it will be full again. So a full bucket needs no memory, and forgetting it
+//! - A bucket is stored as one time: when it will be full again. So a full bucket needs no memory, and dropping it
 //!   changes nothing.
 //! - A bucket holds the connections of one second. An idle address may open that many at once.
-//! - IPv6 addresses count by their /64 network, because one machine usually owns all addresses of it.
-//! - The table has a fixed size. When it is full, it forgets the bucket that is nearest to full. Only a client with
-//!   more addresses than the table has entries gains from that, and a limit per address never stops such a client.
+//! - IPv6 addresses count by their /64 network, because one machine usually owns all of its addresses.
+//! - The table has a fixed size. When it is full, it drops the bucket that is nearest to full. Only a client with more
+//!   addresses than the table has entries gains from that, and a limit per address never stops such a client.
 
 use std::hash::{BuildHasher, RandomState};
 use std::net::IpAddr;
 
-/// Addresses that are remembered.
+/// Maximum number of addresses in the table.
 const ADDRESSES_MAX: usize = 1 << 16;
 
-/// Places among which an address has its own.
+/// Number of entries of one set; an address may use any entry of its set.
 const WAYS: usize = 8;
 
 const SETS: usize = ADDRESSES_MAX / WAYS;
 
 const SECOND_NANOS: u64 = 1_000_000_000;
 
-/// The highest limit: below it, rounding the nanoseconds of one connection never adds a connection to a bucket.
+/// Upper bound of the limit: below it, rounding the nanoseconds of one connection never adds a connection to a bucket.
 pub const ARRIVALS_PER_SECOND_MAX: u32 = 10_000;
 
-/// The bucket of one address.
+/// Token bucket of one address.
 #[derive(Clone, Copy, Debug, Default)]
 struct Bucket {
     network: u64,
-    /// When it is full again.
+    /// Time at which it is full again.
     full_nanos: u64,
 }
 
-/// The buckets of all addresses. They take a megabyte from the first connection on that is limited.
+/// Token buckets of all addresses. They take one megabyte, allocated at the first limited connection.
 #[derive(Debug, Default)]
 pub(crate) struct Arrivals {
     sets: Vec<[Bucket; WAYS]>,
@@ -40,8 +40,8 @@ pub(crate) struct Arrivals {
 }
 
 impl Arrivals {
-    /// Whether a connection from this address is in time, which counts it then. `now_nanos` never goes back;
-    /// `per_second` is 1 to [`ARRIVALS_PER_SECOND_MAX`].
+    /// Returns true if a connection from this address is within its limit, and counts it then. `now_nanos` never
+    /// decreases; `per_second` is 1 to [`ARRIVALS_PER_SECOND_MAX`].
     pub(crate) fn admits(&mut self, address: IpAddr, now_nanos: u64, per_second: u32) -> bool {
         let each_nanos = SECOND_NANOS / u64::from(per_second);
         let bucket = self.bucket(network_of(address));
@@ -53,12 +53,12 @@ impl Arrivals {
         is_in_time
     }
 
-    /// Forgets all addresses, and frees their memory.
+    /// Drops all addresses, and frees their memory.
     pub(crate) fn forget(&mut self) {
         self.sets = Vec::new();
     }
 
-    /// The bucket of a network, a full one if there was none.
+    /// Returns the bucket of a network, a full one if there was none.
     fn bucket(&mut self, network: u64) -> &mut Bucket {
         if self.sets.is_empty() {
             self.sets = vec![Default::default(); SETS];
@@ -75,7 +75,7 @@ impl Arrivals {
     }
 }
 
-/// What counts as one address. IPv4 is where IPv6 has reserved networks, of which no connection comes.
+/// Returns the key of an address. IPv4 addresses map to reserved IPv6 networks, from which no connection comes.
 fn network_of(address: IpAddr) -> u64 {
     match address.to_canonical() {
         IpAddr::V4(address) => u64::from(address.to_bits()),
@@ -97,7 +97,7 @@ mod tests {
         Ipv4Addr::from_bits(number).into()
     }
 
-    /// Tokens as fractions of a second, kept for every address.
+    /// Tokens as fractions of a second, for every address.
     #[derive(Default)]
     struct Model(HashMap<IpAddr, (u64, u64)>);
 
@@ -156,8 +156,8 @@ mod tests {
         assert!(!arrivals.admits(mapped, 0, 1));
     }
 
-    /// A flood from more addresses than there are places takes no more memory, and who goes too fast is remembered
-    /// longest.
+    /// A flood from more addresses than the table has entries takes no more memory, and the fastest addresses are
+    /// remembered longest.
     #[test]
     fn many_addresses_push_out_those_that_lack_least() {
         const PER_SECOND: u32 = 100;

@@ -1,7 +1,7 @@
 //! The clock of a turn: read once, then passed on.
 //!
-//! Everything in one turn happens at the same moment: a session never sees time move within a batch, and no
-//! request reads the clock itself.
+//! Everything in one turn happens at one time: a session never sees time move within a batch, and no request reads the
+//! clock itself.
 
 #[cfg(feature = "simulation")]
 pub(crate) mod simulation;
@@ -12,27 +12,27 @@ use std::sync::atomic::Ordering::Relaxed;
 
 use crate::system_clock::{monotonic_nanos, unix_ms};
 
-/// The moment of a turn on both clocks.
+/// Time of a turn on both clocks.
 #[derive(Clone, Copy, Debug)]
 pub struct Now {
-    /// Milliseconds since the runtime's clock was started; never goes back. Timers are set on this clock.
+    /// Milliseconds since the runtime's clock was started; never decreases. Timers use this clock.
     pub monotonic_ms: u64,
     /// Milliseconds since 1970; follows the system's clock, so it may jump.
     pub unix_ms: u64,
 }
 
-/// Reads both clocks; the monotonic one counts from when this was made.
+/// Reader of both clocks; the monotonic one counts from its creation.
 #[derive(Clone, Debug)]
 pub struct Clock {
     start_nanos: u64,
     ahead_ms: Option<Arc<AtomicU64>>,
-    /// Stands in place of the system.
+    /// Replaces the system's clock.
     #[cfg(feature = "simulation")]
     pub(crate) world: Option<simulation::World>,
 }
 
 impl Clock {
-    /// The system's clocks.
+    /// Returns the system's clocks.
     pub fn start() -> Clock {
         Clock {
             start_nanos: monotonic_nanos(),
@@ -42,7 +42,7 @@ impl Clock {
         }
     }
 
-    /// A monotonic clock that is so much ahead of the system's, so that a test need not wait.
+    /// Returns a monotonic clock that is this far ahead of the system's, so that a test need not wait.
     pub fn ahead_by(ahead_ms: Arc<AtomicU64>) -> Clock {
         Clock { ahead_ms: Some(ahead_ms), ..Clock::start() }
     }

@@ -1,26 +1,26 @@
 //! A connection: its identity, which the service sees, and its state, which the worker keeps.
 //!
-//! An idle connection owns no buffer. It gets one for an incomplete request ([`Rest`]) or for output that the
-//! socket did not take ([`OutputQueue`]), and releases it as soon as that is done.
+//! An idle connection owns no buffer. It gets one for an incomplete request ([`Rest`]) or for output that the socket
+//! did not take ([`OutputQueue`]), and releases it as soon as that is done.
 
 use std::fmt;
 use std::io;
 use std::net::SocketAddr;
 use std::os::fd::{OwnedFd, RawFd};
 
-use crate::buffer::apart::Apart;
 use crate::buffer::rest::Rest;
-use crate::gates::{Gates, Ticket};
+use crate::buffer::side_buffer::SideBuffer;
 use crate::queue::OutputQueue;
+use crate::send_barriers::{SendBarriers, Ticket};
 use crate::tls::Tls;
 use crate::transport::Transport;
 use tierce_output::{Output, OutputClass};
 
-/// Held output from which on a connection is served no more requests until some is released: it is not
-/// the client's fault that this output waits, so it must not be closed for it, and yet it takes memory.
+/// Size of deferred output from which on a connection's requests wait until some is released. The client did not cause
+/// this wait, so its connection must not be closed for it, but the output takes memory.
 const HELD_BYTES_MAX: usize = 1024 * 1024;
 
-/// The number of a worker, from 0 to the number of workers less one.
+/// Number of a worker, from 0 to the number of workers less one.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct WorkerId(pub u16);
 
@@ -30,32 +30,32 @@ impl fmt::Display for WorkerId {
     }
 }
 
-/// The address of a connection inside the runtime: valid from any thread, and never reused.
+/// Address of a connection inside the runtime: valid from any thread, and never reused.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct ConnKey {
-    /// Counts connections of the runtime from 1, in the order they were accepted.
+    /// Number of the connection in the runtime, counted from 1 in the order of acceptance.
     pub id: u64,
-    /// The worker that owns the connection for all its life.
+    /// Worker that owns the connection for all its life.
     pub worker: WorkerId,
-    /// Where its worker keeps it.
+    /// Slot in its worker.
     pub slot: u32,
 }
 
-/// Tells the service which listener a connection came in by; chosen when the listener is made.
+/// Tag of the listener that a connection came in by, for the service; chosen when the listener is created.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub struct ListenerTag(pub u16);
 
-/// The two ends of a connection.
+/// Both ends of a connection.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Endpoints {
     /// Internet addresses.
     Tcp {
-        /// The address of the peer.
+        /// Address of the peer.
         peer: SocketAddr,
-        /// The address it connected to.
+        /// Address it connected to.
         local: SocketAddr,
     },
-    /// A Unix socket; the peer has no address worth telling.
+    /// A Unix socket; the peer has no useful address.
     Unix,
 }
 
@@ -68,22 +68,22 @@ impl fmt::Display for Endpoints {
     }
 }
 
-/// What is known about a connection from the beginning.
+/// Facts about a connection that never change.
 #[derive(Clone, Copy, Debug)]
 pub struct ConnInfo {
     /// Its address inside the runtime.
     pub key: ConnKey,
-    /// The listener it came in by.
+    /// Listener it came in by.
     pub listener: ListenerTag,
-    /// The number of its file descriptor, for display only.
+    /// Number of its file descriptor, for display only.
     pub fd: RawFd,
-    /// Where it comes from and goes to.
+    /// Addresses of its ends.
     pub endpoints: Endpoints,
     /// [`Now::monotonic_ms`](crate::Now::monotonic_ms) when it was opened.
     pub opened_ms: u64,
 }
 
-/// What happens to a suspended session when its peer has sent its last byte.
+/// Action for a suspended session when its peer has sent its last byte.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum OnHangup {
     /// Close it at once: it may wait for something that never comes.
@@ -92,7 +92,7 @@ pub enum OnHangup {
     Wait,
 }
 
-/// Why a connection ended.
+/// Reason why a connection ended.
 #[derive(Debug)]
 #[non_exhaustive]
 pub enum CloseReason {
@@ -102,9 +102,9 @@ pub enum CloseReason {
     Service,
     /// Another thread asked for it through the [`Handle`](crate::Handle).
     Requested,
-    /// More unsent output than the connection's limits allow.
+    /// It had more unsent output than its limits allow.
     OutputLimit {
-        /// Bytes that were waiting.
+        /// Number of unsent bytes.
         pending: usize,
     },
     /// The socket failed.
@@ -113,23 +113,23 @@ pub enum CloseReason {
     Shutdown,
 }
 
-/// What may happen on a connection.
+/// State of a connection.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Phase {
     /// Peer and worker agree on keys. There is no session yet.
     Handshaking,
     /// Requests are read and served.
     Open,
-    /// The session waits to be resumed; bytes are kept up to a bound.
+    /// The session waits to be resumed; input is kept up to a bound.
     Suspended(OnHangup),
     /// Output is being sent, nothing is read; closed as soon as all is sent.
     Flushing,
-    /// All is sent and our end shut; input is thrown away until the peer closes. Closing with
-    /// unread input would make the kernel reset the connection, and the peer lose our last words.
+    /// All is sent and our end is shut down; input is discarded until the peer closes. Closing with unread input would
+    /// make the kernel reset the connection, and the peer would lose our last reply.
     Lingering,
 }
 
-/// Whether queued output may be sent.
+/// Readiness of the socket for output.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Writable {
     /// The socket took everything so far.
@@ -138,31 +138,31 @@ pub(crate) enum Writable {
     WhenPolled,
 }
 
-/// The part of a connection that calls to the service may change.
+/// Part of a connection that calls to the service may change.
 #[derive(Debug)]
 pub(crate) struct Control {
-    /// Limits that apply to unsent output.
+    /// Class of the limits on unsent output.
     pub(crate) class: OutputClass,
-    /// Since when the queue has been above the soft limit.
+    /// Time since which the queue has been above the soft limit.
     pub(crate) above_soft_since_ms: Option<u64>,
-    /// The output of the present call, and all behind it, is to wait for this ticket.
+    /// Ticket that the output of the current call, and all later output, has to wait for.
     pub(crate) hold: Option<Ticket>,
-    /// Output behind these waits for `ConnMut::release`.
-    pub(crate) gates: Option<Box<Gates>>,
-    /// What waited was thrown away, and nothing may follow what was sent.
+    /// Positions from which on output waits for `ConnMut::release`.
+    pub(crate) send_barriers: Option<Box<SendBarriers>>,
+    /// True if deferred output was discarded, so that nothing may follow the sent output.
     pub(crate) is_cut: bool,
-    /// The session is to be called when all output is sent.
+    /// True if the session is to be called when all output is sent.
     pub(crate) wants_call: bool,
 }
 
 impl Control {
-    /// Has the output of the present call wait for one more ticket.
+    /// Makes the output of the current call wait for one more ticket.
     pub(crate) fn hold_for(&mut self, ticket: Ticket) {
         self.hold = Some(self.hold.map_or(ticket, |before| before.and(ticket)));
     }
 }
 
-/// A connection of a worker.
+/// Connection of a worker.
 #[derive(Debug)]
 pub(crate) struct Conn<S> {
     pub(crate) info: ConnInfo,
@@ -174,24 +174,24 @@ pub(crate) struct Conn<S> {
     pub(crate) polled_for_room: bool,
     /// The socket may hold bytes that the poller will not report again.
     pub(crate) readable: bool,
-    /// The poller has reported that the peer sent its last byte, which it does only once: until
-    /// that byte is read, the socket counts as readable.
+    /// The poller has reported that the peer sent its last byte, which it does only once: until that byte is read, the
+    /// socket counts as readable.
     pub(crate) hang_up_reported: bool,
     /// The peer sent its last byte, and it was read.
     pub(crate) hung_up: bool,
     /// The session is to be called even if no bytes arrive.
     pub(crate) call_again: bool,
-    /// In the worker's list of connections to serve next turn.
+    /// True if listed by the worker as to be served in the next turn.
     pub(crate) in_ready: bool,
-    /// In the worker's list of connections to flush at the end of this turn.
+    /// True if listed by the worker as to be flushed at the end of this turn.
     pub(crate) in_flush: bool,
-    /// In the worker's list of outputs held until the end of this turn, at this index.
+    /// Index in the worker's list of outputs deferred until the end of this turn.
     pub(crate) deferred_at: Option<u32>,
     pub(crate) control: Control,
     pub(crate) last_input_ms: u64,
     pub(crate) rest: Rest,
-    /// A large part of the input that is kept out of `rest`.
-    pub(crate) apart: Option<Box<Apart>>,
+    /// Side buffer for a large part of the input that is not in `rest`.
+    pub(crate) side_buffer: Option<Box<SideBuffer>>,
     pub(crate) queue: Option<Box<OutputQueue>>,
     /// `None` before `Service::open` and once `Service::close` was called.
     pub(crate) session: Option<S>,
@@ -216,20 +216,20 @@ impl<S> Conn<S> {
                 class: OutputClass::default(),
                 above_soft_since_ms: None,
                 hold: None,
-                gates: None,
+                send_barriers: None,
                 is_cut: false,
                 wants_call: false,
             },
             last_input_ms: info.opened_ms,
             rest: Rest::default(),
-            apart: None,
+            side_buffer: None,
             queue: None,
             session,
             info,
         }
     }
 
-    /// One that is encrypted, and begins with a handshake.
+    /// Creates an encrypted one, which begins with a handshake.
     pub(crate) fn encrypted(info: ConnInfo, socket: OwnedFd, tls: Tls) -> Conn<S> {
         Conn {
             transport: Transport::Tls(Box::new(tls)),
@@ -248,41 +248,47 @@ impl<S> Conn<S> {
         output.begin(queued, unread, self.control.class);
     }
 
-    /// Whether what arrives next belongs to a value that is received apart.
+    /// Returns true if the next bytes belong to a value in the side buffer.
     #[inline]
-    pub(crate) fn is_receiving_apart(&self) -> bool {
-        self.apart.as_ref().is_some_and(|apart| !apart.is_complete())
+    pub(crate) fn is_filling_side_buffer(&self) -> bool {
+        self.side_buffer.as_ref().is_some_and(|side_buffer| !side_buffer.is_complete())
     }
 
-    /// Bytes that have arrived and were not consumed.
+    /// Returns the number of received bytes that were not consumed.
     pub(crate) fn input_bytes(&self) -> usize {
-        self.rest.len() + self.apart.as_ref().map_or(0, |apart| apart.bytes().len())
+        self.rest.len()
+            + self.side_buffer.as_ref().map_or(0, |side_buffer| side_buffer.bytes().len())
     }
 
-    /// The memory that they are in.
+    /// Returns the memory that they occupy.
     pub(crate) fn input_capacity(&self) -> usize {
-        let apart = self.apart.as_ref().map_or(0, |apart| apart.populated());
-        self.rest.capacity() + apart + self.transport.capacities().0
+        let side_buffer =
+            self.side_buffer.as_ref().map_or(0, |side_buffer| side_buffer.populated());
+        self.rest.capacity() + side_buffer + self.transport.capacities().0
     }
 
     pub(crate) fn queued_bytes(&self) -> usize {
         self.queue.as_ref().map_or(0, |queue| queue.bytes())
     }
 
-    /// Queued bytes that wait for nothing but the socket.
+    /// Returns the number of queued bytes that wait only for the socket.
     pub(crate) fn sendable_bytes(&self) -> usize {
         let queued = self.queued_bytes();
-        self.control.gates.as_ref().map_or(queued, |gates| gates.sendable(queued))
+        self.control
+            .send_barriers
+            .as_ref()
+            .map_or(queued, |send_barriers| send_barriers.sendable(queued))
     }
 
-    /// Whether so much output waits to be released that requests must wait, too.
+    /// Returns true if so much output is deferred that requests must wait, too.
     #[inline]
     pub(crate) fn is_stalled(&self) -> bool {
-        self.control.gates.is_some() && self.queued_bytes() - self.sendable_bytes() > HELD_BYTES_MAX
+        self.control.send_barriers.is_some()
+            && self.queued_bytes() - self.sendable_bytes() > HELD_BYTES_MAX
     }
 
-    /// Takes note that a `recv` into `room` bytes brought `count`. Less than there was room for
-    /// means that the socket is empty, and that the poller will report what arrives next.
+    /// Notes that a `recv` into `room` bytes returned `count`. If it returned less, the socket is empty, and the poller
+    /// will report new bytes.
     #[inline]
     pub(crate) fn received(&mut self, count: usize, room: usize) {
         self.hung_up = count == 0;
@@ -290,22 +296,22 @@ impl<S> Conn<S> {
         self.readable = !self.hung_up && may_have_more;
     }
 
-    /// Whether any output has yet to be sent.
+    /// Returns true if output is unsent.
     pub(crate) fn has_output(&self) -> bool {
         self.queue.is_some() || self.deferred_at.is_some() || self.transport.has_unsent()
     }
 
-    /// Whether what a call has written may be sent as it is: no other output is in front of it, nothing
-    /// holds it back, and the connection does not end with it.
+    /// Returns true if a call's output may be sent directly: no other output is in front of it, it is not deferred, and
+    /// the connection does not end with it.
     #[inline]
     pub(crate) fn may_send_at_once(&self) -> bool {
         let control = &self.control;
-        let is_held = control.hold.is_some() || control.gates.is_some() || control.is_cut;
+        let is_held = control.hold.is_some() || control.send_barriers.is_some() || control.is_cut;
         let has_output = self.queue.is_some() || self.deferred_at.is_some();
         !is_held && !has_output && matches!(self.phase, Phase::Open | Phase::Suspended(_))
     }
 
-    /// Whether output exists and nothing forbids to send it now.
+    /// Returns true if there is output that may be sent now.
     pub(crate) fn can_flush(&self) -> bool {
         let has_some = self.sendable_bytes() > 0 || self.transport.has_unsent();
         self.writable == Writable::Yes && has_some

@@ -2,7 +2,7 @@
 
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 
-/// Raises the soft limit of open files to at least `wanted`, and the hard limit with it where the
+/// Raises the soft limit of open files to at least `wanted`, and the hard limit with it if the
 /// process may. Returns the limit in force, which may be lower than wanted.
 pub fn raise_fd_limit(wanted: u64) -> u64 {
     let Rlimit { current, maximum } = getrlimit(Resource::Nofile);

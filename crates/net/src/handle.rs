@@ -1,4 +1,4 @@
-//! The handle for talking to the threads, and the mail that they get.
+//! The handle for sending messages to the threads, and the types of these messages.
 
 use std::io;
 use std::os::fd::OwnedFd;
@@ -13,7 +13,7 @@ use crate::metrics::{Metrics, SharedMetrics};
 use crate::tls::TlsSettings;
 use tierce_output::OutputLimits;
 
-/// A connection on its way to its worker.
+/// Connection on its way to its worker.
 #[derive(Debug)]
 pub(crate) struct Accepted {
     pub(crate) id: u64,
@@ -23,7 +23,7 @@ pub(crate) struct Accepted {
     pub(crate) encryption: Encryption,
 }
 
-/// A socket that is to be served, which no listener has accepted.
+/// Socket to be served that no listener has accepted.
 #[derive(Debug)]
 pub(crate) struct Adopted {
     pub(crate) socket: OwnedFd,
@@ -31,7 +31,7 @@ pub(crate) struct Adopted {
     pub(crate) listener: ListenerTag,
 }
 
-/// What a worker finds in its mailbox.
+/// Message in a worker's mailbox.
 pub(crate) enum Mail<M> {
     Accepted(Accepted),
     Message(M),
@@ -42,16 +42,16 @@ pub(crate) enum Mail<M> {
     Drain { within_ms: u64 },
 }
 
-/// What the acceptor finds in its mailbox.
+/// Message in the acceptor's mailbox.
 pub(crate) enum AcceptorMail {
-    /// Listen on these instead.
+    /// Replace the listeners by these.
     Listen(Vec<Listener>),
-    /// Serve this socket like one that was accepted.
+    /// Serve this socket as if it had been accepted.
     Adopt(Adopted),
     Stop,
 }
 
-/// What the threads know of one worker.
+/// State of one worker that the other threads see.
 struct WorkerSeat<M> {
     mailbox: Mailbox<Mail<M>>,
     connections: AtomicUsize,
@@ -67,7 +67,7 @@ struct Shared<M> {
     too_fast: AtomicU64,
 }
 
-/// Talks to the threads of a runtime, from any thread. Nothing here waits.
+/// Handle to the threads of a runtime, usable from any thread. No method blocks.
 pub struct Handle<M> {
     shared: Arc<Shared<M>>,
 }
@@ -107,7 +107,7 @@ impl<M: Send> Handle<M> {
         Ok(Handle { shared: Arc::new(shared) })
     }
 
-    /// Number of workers.
+    /// Returns the number of workers.
     pub fn workers(&self) -> usize {
         self.shared.workers.len()
     }
@@ -128,64 +128,64 @@ impl<M: Send> Handle<M> {
         }
     }
 
-    /// Closes a connection without sending what waits.
+    /// Closes a connection without sending its pending output.
     pub fn close(&self, conn: ConnKey) {
         self.mailbox(conn.worker).post(Mail::Close(conn));
     }
 
-    /// Has a suspended session called again.
+    /// Makes the worker call a suspended session again.
     pub fn resume(&self, conn: ConnKey) {
         self.mailbox(conn.worker).post(Mail::Resume(conn));
     }
 
-    /// Changes the output limits of connections there are and will be.
+    /// Changes the output limits of present and future connections.
     pub fn set_output_limits(&self, limits: OutputLimits) {
         self.broadcast_mail(|| Mail::OutputLimits(limits));
     }
 
-    /// Accepts encrypted connections like this from now on; `None` closes them. Open ones go on.
+    /// Accepts encrypted connections with these settings from now on; `None` closes new ones. Open ones continue.
     pub fn set_tls(&self, settings: Option<&TlsSettings>) {
         self.broadcast_mail(|| Mail::Tls(settings.cloned()));
     }
 
-    /// Changes the keepalive of connections to come; 0 is none.
+    /// Changes the keepalive of future connections; 0 disables it.
     pub fn set_keepalive(&self, seconds: u32) {
         self.shared.keepalive_s.store(seconds, Ordering::Relaxed);
     }
 
-    /// Changes how many connections a second one address may open, at most
+    /// Changes how many connections per second one address may open, at most
     /// [`ARRIVALS_PER_SECOND_MAX`](crate::ARRIVALS_PER_SECOND_MAX); 0 is no limit.
     pub fn set_arrivals_per_second(&self, connections: u32) {
         self.shared.arrivals_per_second.store(connections, Ordering::Relaxed);
     }
 
-    /// Listens on these listeners. Present ones that have no clone among them are closed; the others
-    /// go on without missing a connection.
+    /// Replaces the listeners. Present ones that have no clone among the new ones are closed; the others continue
+    /// without missing a connection.
     pub fn listen(&self, listeners: Vec<Listener>) {
         self.shared.acceptor.post(AcceptorMail::Listen(listeners));
     }
 
     /// Serves a connected stream socket as if a listener with this tag had accepted it, for a client that came in
-    /// another way. It must be non-blocking. Without a descriptor to spare, or after [`Handle::drain`], its peer finds
-    /// it closed.
+    /// another way. The socket must be non-blocking. If no descriptor is free, or after [`Handle::drain`], the socket
+    /// is closed.
     pub fn adopt(&self, socket: OwnedFd, endpoints: Endpoints, listener: ListenerTag) {
         self.shared.acceptor.post(AcceptorMail::Adopt(Adopted { socket, endpoints, listener }));
     }
 
-    /// Closes all listeners; connections go on.
+    /// Closes all listeners; connections continue.
     pub fn stop_accepting(&self) {
         self.listen(Vec::new());
     }
 
-    /// Ends the runtime: accepts no more connections or requests, sends waiting output for at
-    /// most `within`, then the threads end. [`Runtime::join`](crate::Runtime::join) waits for that.
+    /// Ends the runtime: accepts no more connections or requests and sends pending output for at most `within`. Then
+    /// the threads end; [`Runtime::join`](crate::Runtime::join) waits for that.
     pub fn drain(&self, within: Duration) {
         self.shared.acceptor.post(AcceptorMail::Stop);
         let within_ms = u64::try_from(within.as_millis()).unwrap_or(u64::MAX);
         self.broadcast_mail(|| Mail::Drain { within_ms });
     }
 
-    /// Sums of the counters of all workers.
+    /// Returns the sums of the counters of all workers.
     pub fn metrics(&self) -> Metrics {
         let dropped = self.shared.dropped.load(Ordering::Relaxed);
         let too_fast = self.shared.too_fast.load(Ordering::Relaxed);
@@ -194,7 +194,7 @@ impl<M: Send> Handle<M> {
         sum
     }
 
-    /// Connections each worker has at the moment, including those on their way to it.
+    /// Returns the number of connections of each worker, including those on their way to it.
     pub fn connections_by_worker(&self) -> Vec<usize> {
         let load = |seat: &WorkerSeat<M>| seat.connections.load(Ordering::Relaxed);
         self.shared.workers.iter().map(load).collect()

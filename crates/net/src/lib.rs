@@ -6,7 +6,6 @@ mod buffer;
 mod clock;
 mod connection;
 mod fd_limit;
-mod gates;
 mod handle;
 mod io;
 mod listener;
@@ -14,6 +13,7 @@ mod mailbox;
 mod metrics;
 mod queue;
 mod runtime;
+mod send_barriers;
 #[cfg(feature = "simulation")]
 #[doc(hidden)]
 pub mod simulation;
@@ -31,12 +31,12 @@ pub use buffer::rest::READ_AHEAD_BYTES_MAX;
 pub use clock::{Clock, Now};
 pub use connection::{CloseReason, ConnInfo, ConnKey, Endpoints, ListenerTag, OnHangup, WorkerId};
 pub use fd_limit::raise_fd_limit;
-pub use gates::Ticket;
 pub use handle::Handle;
 pub use io::Io;
 pub use listener::{BindAddress, Encryption, ListenAddress, ListenError, Listener, Presence};
 pub use metrics::{Metrics, TlsMetrics};
 pub use runtime::{Config, Runtime, WORKERS_MAX};
+pub use send_barriers::Ticket;
 pub use system_clock::monotonic_nanos;
 pub use tierce_output::{
     ATTACH_BYTES_MIN, Mark, OUTPUT_CLASSES, Output, OutputClass, OutputLimit, OutputLimits,

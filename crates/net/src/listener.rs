@@ -17,7 +17,7 @@ use rustix::net::{
 
 use crate::connection::ListenerTag;
 
-/// Why a listener could not be made. The messages name the address.
+/// Reason why a listener could not be created. The messages name the address.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum ListenError {
@@ -37,7 +37,7 @@ pub enum ListenError {
     },
 }
 
-/// The operating system's message as a part of a sentence.
+/// Returns the operating system's message as a part of a sentence.
 fn plain(error: &io::Error) -> String {
     match error.kind() {
         io::ErrorKind::AddrInUse => "address already in use".into(),
@@ -47,12 +47,12 @@ fn plain(error: &io::Error) -> String {
     }
 }
 
-/// Whether an address must be there.
+/// Necessity of an address.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Presence {
     /// It is an error if the machine does not have it.
     Required,
-    /// It is passed over if the machine does not have it.
+    /// It is skipped if the machine does not have it.
     Optional,
 }
 
@@ -61,31 +61,31 @@ pub enum Presence {
 pub struct BindAddress {
     /// The address.
     pub ip: IpAddr,
-    /// Whether it must be there.
+    /// Necessity of the address.
     pub presence: Presence,
 }
 
-/// Where a listener listens.
+/// Address of a listener.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum ListenAddress {
-    /// An address and the port the system chose if 0 was asked for.
+    /// IP address, with the port that the system chose if 0 was requested.
     Tcp(SocketAddr),
     /// The path of a Unix socket.
     Unix(PathBuf),
 }
 
-/// Whether what is sent over connections is encrypted.
+/// Encryption of connections.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Encryption {
     /// Bytes are sent as they are.
     #[default]
     None,
-    /// By TLS, as [`TlsSettings`](crate::TlsSettings) say.
+    /// TLS with the [`TlsSettings`](crate::TlsSettings) of the runtime.
     Tls,
 }
 
-/// A socket that accepts connections. Clones are the same socket: when the last one is dropped it is
-/// closed, and a Unix socket's file is removed.
+/// Socket that accepts connections. Clones share it: when the last one is dropped the socket is closed, and a Unix
+/// socket's file is removed.
 #[derive(Clone, Debug)]
 pub struct Listener {
     listening: Arc<Listening>,
@@ -104,7 +104,7 @@ impl Listener {
     ///
     /// # Errors
     ///
-    /// When the address is in use, not there, or not permitted.
+    /// If the address is in use, absent, or not permitted.
     pub fn tcp(
         address: SocketAddr,
         backlog: u32,
@@ -118,12 +118,11 @@ impl Listener {
         Ok(Listener::new(socket, ListenAddress::Tcp(bound.unwrap_or(address)), tag))
     }
 
-    /// Listens on all of several addresses with the same port, passing over optional ones that the
-    /// machine does not have.
+    /// Listens on several addresses with one port, skipping optional ones that the machine does not have.
     ///
     /// # Errors
     ///
-    /// When one address cannot be had; none is listened on then.
+    /// If one address cannot be bound; it then listens on none.
     pub fn tcp_all(
         addresses: &[BindAddress],
         port: u16,
@@ -141,12 +140,12 @@ impl Listener {
         Ok(listeners)
     }
 
-    /// Listens on a Unix socket whose file gets the permissions `mode`, or those the process'
-    /// umask leaves. A stale socket file, on which no process listens, is replaced.
+    /// Listens on a Unix socket whose file gets the permissions `mode`, or those of the process' umask. A stale socket
+    /// file, on which no process listens, is replaced.
     ///
     /// # Errors
     ///
-    /// When a process listens there, something else is at the path, or it cannot be written.
+    /// If a process listens there, another file is at the path, or it cannot be written.
     pub fn unix(
         path: &Path,
         mode: Option<u32>,
@@ -177,35 +176,35 @@ impl Listener {
         Listener { listening, tag, encryption: Encryption::None }
     }
 
-    /// The same with connections that are encrypted like this.
+    /// Returns the listener with this encryption of its connections.
     #[must_use]
     pub fn encrypted(self, encryption: Encryption) -> Listener {
         Listener { encryption, ..self }
     }
 
-    /// Whether connections that come in here are encrypted.
+    /// Returns the encryption of its connections.
     pub fn encryption(&self) -> Encryption {
         self.encryption
     }
 
-    /// Where it listens.
+    /// Returns its address.
     pub fn address(&self) -> &ListenAddress {
         &self.listening.address
     }
 
-    /// What connections that come in here are marked with.
+    /// Returns the tag of its connections.
     pub fn tag(&self) -> ListenerTag {
         self.tag
     }
 
-    /// Stops listening at once, even if there are clones, so that the address is free for others.
-    /// Connections that were accepted go on.
+    /// Stops listening at once, even if there are clones, so that the address is free for others. Accepted connections
+    /// continue.
     pub fn stop(&self) {
-        // It fails only when it has no effect: the socket does not listen any more.
+        // It fails only if the socket does not listen any more.
         let _ = shutdown(self.socket(), Shutdown::Both);
     }
 
-    /// Whether both are clones of one listener.
+    /// Returns true if both are clones of one listener.
     pub(crate) fn is_clone_of(&self, other: &Listener) -> bool {
         Arc::ptr_eq(&self.listening, &other.listening)
     }
@@ -225,7 +224,7 @@ impl Drop for Listening {
 }
 
 impl ListenError {
-    /// Whether the machine just does not have such an address.
+    /// Returns true if the machine does not have this address.
     fn is_absent(&self) -> bool {
         let ListenError::Refused { source, .. } = self else { return false };
         source.kind() == io::ErrorKind::AddrNotAvailable
@@ -259,7 +258,7 @@ fn bind_unix(address: &SocketAddrUnix) -> rustix::io::Result<OwnedFd> {
     Ok(socket)
 }
 
-/// Removes the file of a socket whose process is gone: one that refuses connections.
+/// Removes the file of a socket that refuses connections, because its process is gone.
 fn remove_stale_socket(path: &Path) -> Result<(), ListenError> {
     let Ok(metadata) = std::fs::symlink_metadata(path) else { return Ok(()) };
     if !metadata.file_type().is_socket() {
@@ -271,7 +270,7 @@ fn remove_stale_socket(path: &Path) -> Result<(), ListenError> {
         connect(socket.as_fd(), &address)
     };
     if probe() == Err(rustix::io::Errno::CONNREFUSED) {
-        // If it cannot be removed, binding says why.
+        // If it cannot be removed, the bind reports why.
         let _ = std::fs::remove_file(path);
     }
     Ok(())

@@ -3,7 +3,7 @@
 //! - Mail of one sender arrives in the order it was posted.
 //! - An eventfd wakes the worker only if it sleeps, and once for all mail: a busy worker checks its mailbox
 //!   every turn anyway.
-//! - A mailbox is unbounded; senders post in answer to work that is bounded.
+//! - A mailbox is unbounded; senders post in response to bounded work.
 //!
 //! # Thread safety
 //!
@@ -17,7 +17,7 @@ use std::sync::{Mutex, PoisonError};
 
 use rustix::event::{EventfdFlags, eventfd};
 
-/// The queue and the means to wake its reader.
+/// Queue with the means to wake its reader.
 #[derive(Debug)]
 pub(crate) struct Mailbox<T> {
     queue: Mutex<Vec<T>>,
@@ -36,11 +36,11 @@ impl<T> Mailbox<T> {
         })
     }
 
-    /// Appends and wakes the reader if it sleeps.
+    /// Appends, and wakes the reader if it sleeps.
     pub(crate) fn post(&self, mail: T) {
         self.queue.lock().unwrap_or_else(PoisonError::into_inner).push(mail);
         self.has_mail.store(true, Ordering::SeqCst);
-        // Of several senders only the first finds the sleeper and pays for the system call.
+        // Of several senders only the first sees the sleeper and makes the system call.
         if self.sleeping.load(Ordering::SeqCst) && self.sleeping.swap(false, Ordering::SeqCst) {
             self.wake();
         }
@@ -77,20 +77,20 @@ impl<T> Mailbox<T> {
         into.append(&mut queue);
     }
 
-    /// Whether there is anything to take.
+    /// Returns true if there is mail to take.
     #[inline]
     pub(crate) fn has_mail(&self) -> bool {
         self.has_mail.load(Ordering::Relaxed)
     }
 
-    /// The descriptor becomes readable when the sleeping reader is to wake up.
+    /// Returns the descriptor that becomes readable when the sleeping reader should wake up.
     pub(crate) fn wake_fd(&self) -> BorrowedFd<'_> {
         self.wake.as_fd()
     }
 
     /// Makes the descriptor unreadable again.
     pub(crate) fn reset_wake_fd(&self) {
-        // Fails only if it was not readable, which is as well.
+        // This fails only if it was not readable, which is harmless.
         let _ = rustix::io::read(&self.wake, &mut [0u8; 8]);
     }
 }

@@ -1,17 +1,17 @@
-//! Counters: each worker counts for itself, readers sum.
+//! Counters: each worker has its own, and readers sum them.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 
 /// Sums over all workers, since the start unless said otherwise.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Metrics {
-    /// Connections that were accepted, including those the service refused.
+    /// Number of connections accepted, including those the service refused.
     pub accepted: u64,
-    /// Connections that have ended.
+    /// Number of connections that have ended.
     pub closed: u64,
-    /// Connections the process had no file descriptors for.
+    /// Number of connections rejected for lack of file descriptors.
     pub dropped: u64,
-    /// Connections of addresses that opened them too fast.
+    /// Number of connections rejected because their address opened them too fast.
     pub too_fast: u64,
     /// Bytes received.
     pub bytes_in: u64,
@@ -19,24 +19,24 @@ pub struct Metrics {
     pub bytes_out: u64,
     /// Turns of the workers' loops.
     pub turns: u64,
-    /// What became of TLS handshakes.
+    /// Outcomes of TLS handshakes.
     pub tls: TlsMetrics,
 }
 
-/// What became of TLS handshakes.
+/// Outcomes of TLS handshakes.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct TlsMetrics {
     /// Handshakes that were completed.
     pub completed: u64,
-    /// Those of them by which a peer came back with a ticket.
+    /// Completed handshakes that resumed a session with a ticket.
     pub resumed: u64,
     /// Handshakes that failed or took too long, and connections that broke the protocol later.
     pub failed: u64,
-    /// Connections that were closed because too many handshakes were under way.
+    /// Connections that were closed because too many handshakes were in progress.
     pub refused: u64,
-    /// Handshakes among the failed that took too long.
+    /// Failed handshakes that took too long.
     pub timed_out: u64,
-    /// Handshakes under way at the moment.
+    /// Handshakes in progress now.
     pub under_way: u64,
 }
 
@@ -51,8 +51,8 @@ pub(crate) struct LocalMetrics {
     pub(crate) tls: TlsMetrics,
 }
 
-/// A worker's counters as others may read them. Only the worker writes, so plain stores do; being
-/// on cache lines of their own they cost it nothing between readings.
+/// Worker's counters that other threads read. Only the worker writes, so plain stores suffice. They
+/// have their own cache lines, so they cost the worker nothing between readings.
 #[derive(Debug, Default)]
 #[repr(align(128))]
 pub(crate) struct SharedMetrics {
@@ -70,7 +70,7 @@ pub(crate) struct SharedMetrics {
 }
 
 impl LocalMetrics {
-    /// Publishes the counters. Readers may see some of a turn's counters and not the others.
+    /// Publishes the counters. Readers may see only some of a turn's updates.
     pub(crate) fn publish(&self, shared: &SharedMetrics) {
         shared.accepted.store(self.accepted, Ordering::Relaxed);
         shared.closed.store(self.closed, Ordering::Relaxed);

@@ -1,7 +1,7 @@
 //! Output that the socket did not take, or must not get yet.
 //!
-//! Bytes are copied; attached values and the pieces of a long reply stay references. A queue exists only while it
-//! is not empty.
+//! Bytes are copied; attached values and the pieces of a long reply stay references. A queue exists only while it is
+//! not empty.
 
 use std::collections::VecDeque;
 use std::io::IoSlice;
@@ -10,13 +10,13 @@ use tierce_output::{Attachment, Output, Part, Piece};
 
 use crate::transport::SLICES_MAX;
 
-/// The least and the most room made for outputs that come later.
+/// Bounds of the room allocated for later outputs.
 const ROOM_BYTES_MIN: usize = 256;
 const ROOM_BYTES_MAX: usize = 64 * 1024;
 
 #[derive(Debug)]
 enum Bytes {
-    /// Filled up to its capacity, and no further.
+    /// Filled at most to its capacity.
     Copied(Vec<u8>),
     Attached(Attachment),
 }
@@ -41,7 +41,7 @@ impl Bytes {
         }
     }
 
-    /// Appends the beginning of `bytes` as far as there is room, and returns the rest.
+    /// Appends as many of `bytes` as there is room for, and returns the rest.
     fn fill<'a>(&mut self, bytes: &'a [u8]) -> &'a [u8] {
         let Bytes::Copied(filled) = self else { return bytes };
         let (now, later) = bytes.split_at(bytes.len().min(filled.capacity() - filled.len()));
@@ -54,24 +54,24 @@ impl Bytes {
 #[derive(Debug, Default)]
 pub(crate) struct OutputQueue {
     chunks: VecDeque<Bytes>,
-    /// Bytes of the first chunk that are sent.
+    /// Number of bytes of the first chunk that are sent.
     sent: usize,
-    /// Bytes unsent in all chunks.
+    /// Number of unsent bytes in all chunks.
     bytes: usize,
 }
 
 impl OutputQueue {
-    /// Bytes that wait.
+    /// Returns the number of pending bytes.
     pub(crate) fn bytes(&self) -> usize {
         self.bytes
     }
 
-    /// Number of separate pieces that wait.
+    /// Returns the number of separate pending pieces.
     pub(crate) fn chunks(&self) -> usize {
         self.chunks.len()
     }
 
-    /// Appends what remains of a part after its first `skip` bytes.
+    /// Appends a part except for its first `skip` bytes.
     pub(crate) fn push_part(&mut self, output: &Output, part: Part, skip: usize) {
         let mut skip = skip;
         for piece in output.pieces(part) {
@@ -97,7 +97,7 @@ impl OutputQueue {
         if rest.is_empty() {
             return;
         }
-        // As large as all that waits already, so that many small outputs make few chunks.
+        // As large as everything pending, so that many small outputs make few chunks.
         let room = rest.len().max(self.bytes.clamp(ROOM_BYTES_MIN, ROOM_BYTES_MAX));
         let mut bytes = Vec::with_capacity(room);
         bytes.extend_from_slice(rest);
@@ -111,7 +111,7 @@ impl OutputQueue {
         self.chunks.push_back(Bytes::Attached(attachment));
     }
 
-    /// The first slices, for one system call, of the first `len` bytes.
+    /// Returns the first slices, for one system call, of the first `len` bytes.
     pub(crate) fn slices<'a>(
         &'a self,
         slices: &mut [IoSlice<'a>; SLICES_MAX],
@@ -149,7 +149,7 @@ impl OutputQueue {
         }
     }
 
-    /// Drops the first `count` bytes, for they were sent.
+    /// Drops the first `count` bytes, which were sent.
     pub(crate) fn advance(&mut self, count: usize) {
         assert!(count <= self.bytes, "sent more than was queued");
         self.bytes -= count;
@@ -175,8 +175,8 @@ mod tests {
     use super::*;
     use tierce_output::{ATTACH_BYTES_MIN, OutputClass};
 
-    /// One output: runs of bytes and attached values by turns, and how much of it was sent before
-    /// the rest was queued.
+    /// One output: alternating runs of bytes and attached values, and the percentage that was sent before the rest was
+    /// queued.
     #[derive(Clone, Debug)]
     struct Reply {
         runs: Vec<(usize, usize)>,

@@ -1,4 +1,4 @@
-//! Starting the threads, and waiting for their end.
+//! Starts the threads, and waits for their end.
 
 use std::io;
 use std::sync::Arc;
@@ -15,30 +15,30 @@ use crate::worker::service::Service;
 use crate::worker::{Worker, WorkerConfig};
 use tierce_output::OutputLimits;
 
-/// Most workers of a runtime.
+/// Maximum number of workers of a runtime.
 pub const WORKERS_MAX: usize = 1024;
 
-/// How a runtime is set up.
+/// Configuration of a runtime.
 #[derive(Clone, Debug)]
 pub struct Config {
     /// Number of worker threads, 1 to [`WORKERS_MAX`].
     pub workers: usize,
-    /// Size of the buffer each worker receives into; bounds what a connection does in one turn.
+    /// Size of the buffer each worker receives into; bounds the input of a connection in one turn.
     pub input_buffer_bytes: usize,
-    /// Input kept for a suspended session; beyond it the peer has to wait.
+    /// Maximum input kept for a suspended session; beyond it the peer has to wait.
     pub suspended_input_bytes_max: usize,
     /// Bounds on unsent output.
     pub output_limits: OutputLimits,
     /// Seconds of silence after which a TCP peer is probed; 0 is never.
     pub keepalive_s: u32,
-    /// Connections a second that one address may open, at most
+    /// Maximum number of connections per second from one address, at most
     /// [`ARRIVALS_PER_SECOND_MAX`](crate::ARRIVALS_PER_SECOND_MAX); 0 is no limit.
     pub arrivals_per_second: u32,
-    /// What clients of a listener are told that is not encrypted, before their connections are closed by the acceptor.
+    /// Function that returns the error for a client that the acceptor rejects. Not sent on encrypted listeners.
     pub last_words: fn(ListenerTag, TurnedAway) -> &'static [u8],
-    /// How connections of listeners with [`Encryption::Tls`](crate::Encryption) are accepted.
+    /// Settings of connections from listeners with [`Encryption::Tls`](crate::Encryption).
     pub tls: Option<TlsSettings>,
-    /// What time it is.
+    /// Source of the time.
     pub clock: Clock,
 }
 
@@ -58,11 +58,11 @@ impl Default for Config {
     }
 }
 
-/// The running threads.
+/// Running threads.
 #[derive(Debug)]
 pub struct Runtime<M: Send + 'static> {
     handle: Handle<M>,
-    /// Until it accepts.
+    /// Present until it accepts.
     acceptor: Option<Acceptor<M>>,
     threads: Vec<JoinHandle<()>>,
 }
@@ -72,7 +72,7 @@ impl<M: Send + 'static> Runtime<M> {
     ///
     /// # Errors
     ///
-    /// When the system has no descriptors or threads to give.
+    /// If the system cannot provide descriptors or threads.
     ///
     /// # Panics
     ///
@@ -87,16 +87,16 @@ impl<M: Send + 'static> Runtime<M> {
         Ok(runtime)
     }
 
-    /// Starts the workers. Connections wait at the listeners until [`Runtime::accept_after`], so the program
-    /// can connect its parts by the [`Handle`] before a client meets them.
+    /// Starts the workers. Connections wait at the listeners until [`Runtime::accept_after`], so the program can
+    /// connect its parts by the [`Handle`] before it has clients.
     ///
     /// # Errors
     ///
-    /// When the system has no descriptors or threads to give.
+    /// If the system cannot provide descriptors or threads.
     ///
     /// # Panics
     ///
-    /// If the number of workers or the size of the input buffer makes no sense.
+    /// If the number of workers or the size of the input buffer is out of range.
     pub fn prepare<S: Service<Message = M>>(
         config: Config,
         listeners: Vec<Listener>,
@@ -105,7 +105,7 @@ impl<M: Send + 'static> Runtime<M> {
         assert!((1..=WORKERS_MAX).contains(&config.workers), "1 to {WORKERS_MAX} workers");
         assert!(config.input_buffer_bytes >= 8 * 1024, "an input buffer of at least 8 KiB");
         let handle = Handle::new(config.workers, config.keepalive_s, config.arrivals_per_second)?;
-        // What can fail is made first, so that no thread is left behind.
+        // Fallible parts are created first, so that no thread is left behind.
         let acceptor = Acceptor::new(handle.clone(), listeners, config.last_words)?;
         let pollers = (0..config.workers as u16)
             .map(|number| Worker::<S>::poller(&handle, WorkerId(number)))
@@ -128,11 +128,11 @@ impl<M: Send + 'static> Runtime<M> {
         Ok(runtime)
     }
 
-    /// Accepts connections once `wait` has returned: who connects earlier is in the queue of the listener.
+    /// Accepts connections once `wait` has returned: earlier clients are in the queue of the listener.
     ///
     /// # Errors
     ///
-    /// When the system has no thread to give.
+    /// If the system cannot start a thread.
     pub fn accept_after(&mut self, wait: impl FnOnce() + Send + 'static) -> io::Result<()> {
         match self.acceptor.take() {
             Some(acceptor) => self.spawn("acceptor".into(), move || {
@@ -150,19 +150,19 @@ impl<M: Send + 'static> Runtime<M> {
                 Ok(())
             }
             Err(error) => {
-                // The threads there are end by themselves.
+                // The threads started so far end by themselves.
                 self.handle.drain(Duration::ZERO);
                 Err(error)
             }
         }
     }
 
-    /// The handle to all threads.
+    /// Returns the handle to all threads.
     pub fn handle(&self) -> &Handle<M> {
         &self.handle
     }
 
-    /// Waits until all threads have ended, which [`Handle::drain`] brings about.
+    /// Waits until all threads have ended, which [`Handle::drain`] causes.
     ///
     /// # Panics
     ///

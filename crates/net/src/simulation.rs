@@ -1,4 +1,4 @@
-//! Workers without threads, listeners and a clock of their own: for simulations, which run them one at a time.
+//! Workers without threads, listeners and a clock of their own. A simulation runs them one at a time.
 
 use std::io;
 use std::os::fd::OwnedFd;
@@ -14,14 +14,14 @@ use crate::runtime::Config;
 use crate::worker::service::Service;
 use crate::worker::{Worker, WorkerConfig};
 
-/// The body of a worker's thread.
+/// Main function of a worker's thread.
 pub type Body = Box<dyn FnOnce() + Send>;
 
-/// The workers of a runtime, each to be run on a thread of the simulation.
+/// Creates the workers of a runtime, each to be run on a thread of the simulation.
 ///
 /// # Errors
 ///
-/// When the system has no descriptors to give.
+/// If the system cannot provide descriptors.
 pub fn workers<S: Service>(
     config: &Config,
     system: &Arc<dyn System>,
@@ -47,7 +47,7 @@ pub fn workers<S: Service>(
 }
 
 impl<M: Send> Handle<M> {
-    /// Has a worker serve a connected stream socket, which must be non-blocking. The numbers of connections grow.
+    /// Makes a worker serve a connected stream socket, which must be non-blocking. The ids must grow.
     pub fn hand_over(&self, worker: WorkerId, id: u64, socket: OwnedFd) {
         let (endpoints, listener) = (Endpoints::Unix, ListenerTag::default());
         let accepted = Accepted { id, socket, endpoints, listener, encryption: Encryption::None };

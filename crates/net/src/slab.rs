@@ -2,7 +2,7 @@
 //!
 //! Slots live in chunks that never move, so growing copies nothing and wastes at most one chunk.
 
-/// Slots of one chunk.
+/// Number of slots of one chunk.
 const CHUNK_SLOTS: usize = 64;
 
 /// Values by slot number.
@@ -22,7 +22,7 @@ impl<T> Slab<T> {
         self.len
     }
 
-    /// The slot the next [`insert`](Slab::insert) will use.
+    /// Returns the slot that the next [`insert`](Slab::insert) will use.
     pub(crate) fn next_slot(&self) -> u32 {
         self.free.last().copied().unwrap_or(self.slots() as u32)
     }
@@ -55,7 +55,7 @@ impl<T> Slab<T> {
         self.chunks.get_mut(slot as usize / CHUNK_SLOTS)?[slot as usize % CHUNK_SLOTS].as_mut()
     }
 
-    /// Number of slots, used or not; all slot numbers are below.
+    /// Returns the number of slots, used or not; all slot numbers are below.
     pub(crate) fn slots(&self) -> usize {
         self.chunks.len() * CHUNK_SLOTS
     }

@@ -1,4 +1,4 @@
-//! Receiving from a socket and sending to it, as it is.
+//! Receives from a socket and sends to it, without encryption.
 
 use std::io;
 use std::mem::MaybeUninit;
@@ -6,7 +6,7 @@ use std::os::fd::BorrowedFd;
 
 use rustix::net::{RecvFlags, SendFlags};
 
-/// Receives once, as it is.
+/// Receives once, without decryption.
 #[inline]
 pub(crate) fn receive(socket: BorrowedFd<'_>, buffer: &mut [u8]) -> io::Result<usize> {
     loop {
@@ -31,7 +31,7 @@ pub(crate) fn receive_uninit(
     }
 }
 
-/// Sends once, as it is; fewer bytes than given means the socket is full.
+/// Sends once, without encryption; fewer bytes than given means the socket is full.
 #[inline]
 pub(crate) fn send(socket: BorrowedFd<'_>, bytes: &[u8]) -> io::Result<usize> {
     would_block_is_zero(|| rustix::net::send(socket, bytes, SendFlags::NOSIGNAL))

@@ -1,17 +1,17 @@
-//! Asking the system for the time.
+//! Reads the system's clocks.
 //!
-//! [`Instant`](std::time::Instant) and [`SystemTime`](std::time::SystemTime) normalize and check the system's
-//! answer, which takes longer than the call itself and shows where it happens several times a turn.
+//! [`Instant`](std::time::Instant) and [`SystemTime`](std::time::SystemTime) normalize and check the system's answer.
+//! This takes longer than the call itself, and is measurable several times per turn.
 #![allow(unsafe_code, reason = "one call of the system, into memory of our own")]
 
-/// Nanoseconds on the clock that never goes back, since some moment in the past.
+/// Returns nanoseconds of the monotonic clock, since an unspecified time in the past.
 #[inline]
 pub fn monotonic_nanos() -> u64 {
     let now = read(libc::CLOCK_MONOTONIC);
     now.tv_sec as u64 * 1_000_000_000 + now.tv_nsec as u64
 }
 
-/// Milliseconds since 1970. A clock set before that is read as 1970.
+/// Returns milliseconds since 1970. A clock set before that is read as 1970.
 #[inline]
 pub(crate) fn unix_ms() -> u64 {
     let now = read(libc::CLOCK_REALTIME);
@@ -21,7 +21,7 @@ pub(crate) fn unix_ms() -> u64 {
 #[inline]
 fn read(clock: libc::clockid_t) -> libc::timespec {
     let mut now = libc::timespec { tv_sec: 0, tv_nsec: 0 };
-    // SAFETY: the system writes a `timespec` to `now`, which is one and lives on.
+    // SAFETY: the system writes a `timespec` to `now`, which is one and outlives the call.
     let result = unsafe { libc::clock_gettime(clock, &raw mut now) };
     debug_assert_eq!(result, 0, "every Linux has these clocks");
     now

@@ -1,4 +1,4 @@
-//! Deadlines of connections, in a binary heap that knows where each entry is.
+//! Deadlines of connections, in a binary heap that knows the position of each entry.
 //!
 //! - At most one entry for each slot and kind, so the number of slots bounds memory.
 //! - Moving a deadline later, or clearing it, only records it: the entry stays and is corrected when it reaches
@@ -11,7 +11,7 @@ const NEVER: u64 = u64::MAX;
 /// "Not in the heap".
 const NOWHERE: u32 = u32::MAX;
 
-/// A connection can have one deadline of each kind.
+/// Kind of a deadline; a connection can have one of each kind.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum TimerKind {
     /// Set by the session.
@@ -36,7 +36,7 @@ struct Timer {
     position: u32,
 }
 
-/// The deadlines of all connections of a worker.
+/// Deadlines of all connections of a worker.
 #[derive(Debug, Default)]
 pub(crate) struct Timers {
     heap: Vec<Entry>,
@@ -44,11 +44,11 @@ pub(crate) struct Timers {
 }
 
 impl Timers {
-    /// Sets the deadline, replacing the one there was.
+    /// Sets the deadline, replacing the previous one.
     pub(crate) fn set(&mut self, slot: u32, kind: TimerKind, at_ms: u64) {
         let timer = index(slot, kind);
         self.grow_to(timer);
-        // The latest moment that is not "never"; it does not come either.
+        // The latest time that is not "never"; in practice it is.
         let at_ms = at_ms.min(NEVER - 1);
         let Timer { deadline_ms, position } = &mut self.timers[timer as usize];
         *deadline_ms = at_ms;
@@ -62,15 +62,14 @@ impl Timers {
         }
     }
 
-    /// Forgets the deadline.
+    /// Clears the deadline.
     pub(crate) fn clear(&mut self, slot: u32, kind: TimerKind) {
         if let Some(timer) = self.timers.get_mut(index(slot, kind) as usize) {
             timer.deadline_ms = NEVER;
         }
     }
 
-    /// Forgets all deadlines of a slot and takes its entries out, for the slot is about to be
-    /// reused.
+    /// Clears all deadlines of a slot and removes its entries, because the slot is about to be reused.
     pub(crate) fn remove(&mut self, slot: u32) {
         for kind in [TimerKind::Session, TimerKind::Worker] {
             let timer = index(slot, kind) as usize;
@@ -83,13 +82,13 @@ impl Timers {
         }
     }
 
-    /// A moment before which no deadline is due. May be earlier than the first deadline, since
-    /// deadlines that moved are put right only when they come to the top.
+    /// Returns a time before which no deadline is due. It may be earlier than the first deadline, because moved
+    /// deadlines are corrected only when they reach the top.
     pub(crate) fn next_ms(&self) -> Option<u64> {
         self.heap.first().map(|entry| entry.at_ms)
     }
 
-    /// Takes out the earliest deadline that is not after `now_ms`.
+    /// Removes the earliest deadline that is not after `now_ms`.
     pub(crate) fn pop_due(&mut self, now_ms: u64) -> Option<(u32, TimerKind)> {
         while let Some(&Entry { at_ms, timer }) = self.heap.first() {
             if at_ms > now_ms {
@@ -122,7 +121,7 @@ impl Timers {
         let entry = self.heap.swap_remove(position);
         self.timers[entry.timer as usize].position = NOWHERE;
         if position < self.heap.len() {
-            // The entry that filled the hole may belong further up or further down.
+            // The entry that filled the hole may have to move up or down.
             self.sift_down(position);
             self.sift_up(position);
         }
@@ -209,7 +208,7 @@ mod tests {
         if worker { TimerKind::Worker } else { TimerKind::Session }
     }
 
-    /// Takes out what is due and compares with the model, which is a map from timer to deadline.
+    /// Removes due deadlines and compares them with the model, a map from timer to deadline.
     fn check_due(timers: &mut Timers, model: &mut BTreeMap<u32, u64>, now: u64) {
         let mut last = 0;
         while let Some((slot, kind)) = timers.pop_due(now) {

@@ -1,6 +1,6 @@
 //! The boundary between a connection and its socket: one function receives, one sends.
 //!
-//! Worker, session and output queue above see plain bytes, whether the connection is encrypted or not.
+//! Worker, session and output queue above see plain bytes, encrypted connection or not.
 
 use std::io::{self, IoSlice};
 use std::mem::MaybeUninit;
@@ -11,14 +11,14 @@ use rustix::net::{SendAncillaryBuffer, SendFlags};
 use crate::socket::{receive, receive_uninit, send, would_block_is_zero};
 use crate::tls::{Buffers, Tls};
 
-/// Slices given to one `sendmsg`. The kernel's own bound is 1,024 (`UIO_MAXIOV`); 64 slices of a
-/// block or a large value each are more than a socket buffer takes.
+/// Number of slices for one `sendmsg`. The kernel's own bound is 1,024 (`UIO_MAXIOV`); 64 slices of a block or a large
+/// value each are more than a socket buffer takes.
 pub(crate) const SLICES_MAX: usize = 64;
 
-/// How bytes get from the socket to the session and back.
+/// Transport of bytes between the socket and the session.
 #[derive(Debug)]
 pub(crate) enum Transport {
-    /// As they are.
+    /// Unencrypted.
     Plain,
     /// Encrypted.
     Tls(Box<Tls>),
@@ -44,8 +44,7 @@ impl Transport {
         }
     }
 
-    /// The same into memory that nothing has been written to. The first `count` bytes have been, when
-    /// `Ok(count)` is returned.
+    /// Receives once into uninitialized memory. After `Ok(count)` the first `count` bytes are initialized.
     pub(crate) fn receive_uninit(
         &mut self,
         socket: BorrowedFd<'_>,
@@ -66,7 +65,7 @@ impl Transport {
         }
     }
 
-    /// The certificate that the peer has shown, which was checked.
+    /// Returns the verified certificate of the peer.
     pub(crate) fn certificate(&self) -> Option<&[u8]> {
         match self {
             Transport::Plain => None,
@@ -74,8 +73,8 @@ impl Transport {
         }
     }
 
-    /// Whether input may be there, though the last call brought less than there was room for, that the poller
-    /// will not report.
+    /// Returns true if input may be there that the poller will not report, although the last call did not fill its
+    /// buffer.
     #[inline]
     pub(crate) fn has_more(&self) -> bool {
         match self {
@@ -84,8 +83,8 @@ impl Transport {
         }
     }
 
-    /// Sends once. Bytes that were not sent have to come first in the next call, unchanged: encrypted ones may have
-    /// been sent in part. [`is_full`](Self::is_full) tells whether there is room for more.
+    /// Sends once. Unsent bytes have to come first in the next call, unchanged: encrypted ones may have been sent in
+    /// part. [`is_full`](Self::is_full) tells if there is room for more.
     #[inline(always)]
     pub(crate) fn send(
         &mut self,
@@ -99,7 +98,7 @@ impl Transport {
         }
     }
 
-    /// Sends several slices at once, as [`send`](Self::send) does.
+    /// Sends several slices at once, like [`send`](Self::send).
     pub(crate) fn send_slices(
         &mut self,
         socket: BorrowedFd<'_>,
@@ -116,7 +115,7 @@ impl Transport {
         }
     }
 
-    /// Whether the socket is full, when it took `sent` of the `given` bytes.
+    /// Returns true if the socket was full when it took `sent` of the `given` bytes.
     pub(crate) fn is_full(&self, sent: usize, given: usize) -> bool {
         match self {
             Transport::Plain => sent < given,
@@ -124,7 +123,7 @@ impl Transport {
         }
     }
 
-    /// Whether something waits for room in the socket that is not in the queue, or not only there.
+    /// Returns true if encrypted output waits for room in the socket.
     pub(crate) fn has_unsent(&self) -> bool {
         match self {
             Transport::Plain => false,
@@ -132,21 +131,21 @@ impl Transport {
         }
     }
 
-    /// Throws away what waits for room in a socket that has failed.
+    /// Discards this output, because the socket has failed.
     pub(crate) fn discard_unsent(&mut self) {
         if let Transport::Tls(session) = self {
             session.discard_unsent();
         }
     }
 
-    /// Tells the peer that nothing follows, where the protocol has a message for that.
+    /// Tells the peer that nothing follows, if the protocol has a message for that.
     pub(crate) fn close(&mut self, socket: BorrowedFd<'_>, tls: &mut Buffers) {
         if let Transport::Tls(session) = self {
             session.close(socket, tls);
         }
     }
 
-    /// Memory owned for input and for output.
+    /// Returns the memory owned for input and for output.
     pub(crate) fn capacities(&self) -> (usize, usize) {
         match self {
             Transport::Plain => (0, 0),

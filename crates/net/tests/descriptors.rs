@@ -1,4 +1,4 @@
-//! A server without file descriptors turns connections away and neither spins nor stops.
+//! A server without file descriptors rejects connections, and neither spins nor stops.
 
 use std::fs::File;
 use std::io::Read;
@@ -8,10 +8,10 @@ use std::process::Command;
 use crate::support::{Server, Stream, eventually};
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 
-/// Says that this process is the one that runs the test alone.
+/// Variable that marks the process that runs the test alone.
 const ALONE: &str = "TIERCE_TEST_ALONE";
 
-/// The limit is that of the whole process, so the test runs in a process of its own.
+/// The limit applies to the whole process, so the test runs in a process of its own.
 #[test]
 fn connections_beyond_the_descriptors_are_closed_and_the_others_served() {
     if std::env::var_os(ALONE).is_some() {
@@ -32,7 +32,7 @@ fn run_out_of_descriptors() {
     while let Ok(file) = File::open("/dev/null") {
         filling.push(file);
     }
-    // One for a client's end, none for the server's.
+    // Leaves one for a client's end, none for the server's.
     filling.pop();
     for _ in 0..20 {
         let mut client = TcpStream::connect(server.tcp_address()).unwrap();

@@ -18,7 +18,7 @@ fn requests_before_the_peers_last_byte_are_answered() {
         let mut writer = crate::support::Client::new(client.stream.try_clone().unwrap());
         let sender = std::thread::spawn(move || {
             writer.send(&requests);
-            // The incomplete rest is forgotten.
+            // The incomplete rest is dropped.
             writer.send("echo incompl");
             writer.stream.shut_write();
         });
@@ -40,10 +40,10 @@ fn large_output_reaches_a_peer_that_has_shut_its_sending_half() {
     assert_eq!(client.rest(), "");
 }
 
-/// Bytes that are more than sockets keep.
+/// More bytes than the socket buffers hold.
 const LONG: usize = 40_000_000;
 
-/// A peer that has asked for a long reply and shut its sending half; and how far the server's clock is ahead.
+/// Returns a peer that has asked for a long reply and shut down its sending half, and the offset of the server's clock.
 fn shut_before_a_long_reply() -> (Arc<AtomicU64>, Server, Client<TcpStream>, ConnKey) {
     let ahead_ms = Arc::new(AtomicU64::new(0));
     let clock = Clock::ahead_by(Arc::clone(&ahead_ms));
@@ -61,7 +61,7 @@ fn a_peer_that_has_shut_its_sending_half_may_read_slowly() {
     let mut left = server.report_when(key, |report| report.output_bytes > 0).output_bytes;
     let mut chunks = received.chunks_mut(1_000_000);
     while left > 0 {
-        // Reads until the server notices, which takes nearly as long as it may.
+        // Reads until the server notices, which takes nearly the maximum time.
         let noticed = |server: &Server| {
             let report = server.report().into_iter().find(|report| report.id == key.id);
             report.map_or(0, |report| report.output_bytes)
@@ -94,8 +94,8 @@ fn a_peer_that_has_shut_its_sending_half_and_reads_nothing_is_given_up() {
 fn last_words_survive_input_that_nobody_reads() {
     let server = Server::one_worker();
     let (mut client, key) = server.connect_known();
-    // More than the loop has read when the session ends. Closing right away would reset the
-    // connection, and the reply would be lost.
+    // More than the loop has read when the session ends. Closing at once would reset the connection, and the reply
+    // would be lost.
     let mut writer = crate::support::Client::new(client.stream.try_clone().unwrap());
     let sender = std::thread::spawn(move || {
         writer.send(&format!("quit\n{}", "x".repeat(3_000_000)));

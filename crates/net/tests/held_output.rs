@@ -1,4 +1,4 @@
-//! Output that waits for more than the socket: released in its order, and no reason to close.
+//! Deferred output is released in its order, and is no reason to close.
 
 use std::net::TcpStream;
 use std::sync::Arc;
@@ -7,7 +7,7 @@ use crate::support::{Client, Server};
 use rustix::event::{PollFd, PollFlags, poll};
 use tierce_net::{CloseReason, Config, OutputClass, OutputLimit, OutputLimits, Ticket};
 
-/// Whether nothing has arrived at the client.
+/// Returns true if nothing has arrived at the client.
 fn has_nothing(client: &Client<TcpStream>) -> bool {
     let mut fds = [PollFd::new(&client.stream, PollFlags::IN)];
     poll(&mut fds, Some(&rustix::event::Timespec { tv_sec: 0, tv_nsec: 0 })).unwrap() == 0
@@ -87,7 +87,7 @@ fn a_connection_is_not_closed_for_output_that_is_held() {
         client.expect("held");
         client.expect_pattern(90_000);
     }
-    // What others write to it has no other bound.
+    // Output that others write to it has no other bound.
     client.send("hold 4\nattach 90000\n");
     server.report_when(key, |report| report.lines == 8);
     server.with(key, |conn| conn.output().attach(Arc::new(vec![b'x'; 20_000])));
@@ -101,8 +101,7 @@ fn requests_wait_while_a_lot_of_output_is_held() {
     client.send("hold 1\nattach 3000000\n");
     server.report_when(key, |report| report.lines == 2);
     client.send("echo later\n");
-    // A turn of the worker in which the line has arrived: another connection's request was served, which
-    // was sent after it.
+    // Proves a turn of the worker in which the line has arrived: the worker served another connection's later request.
     let (mut other, _) = server.connect_known();
     other.check("echo turn", "turn");
     assert_eq!(server.report_when(key, |report| report.output_bytes > 3_000_000).lines, 2);

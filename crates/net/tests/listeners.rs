@@ -1,4 +1,4 @@
-//! Where a server can listen, and what it says when it cannot.
+//! Addresses that a server can listen on, and its errors for others.
 
 use std::io::{Read, Write};
 use std::net::{SocketAddr, TcpStream};
@@ -30,7 +30,7 @@ impl Drop for TempDir {
     }
 }
 
-/// An address, optional if it is written with a dash in front.
+/// Parses an address, optional if it begins with a dash.
 fn bind_to(text: &str) -> BindAddress {
     let (presence, ip) = match text.strip_prefix('-') {
         Some(ip) => (Presence::Optional, ip),
@@ -142,7 +142,7 @@ fn listeners_can_be_exchanged() {
     assert!(TcpStream::connect(server.tcp_address()).is_err());
 }
 
-/// A socket that no listener has accepted is a connection like any other, with the addresses that it was given.
+/// A socket that no listener has accepted is a connection like any other, with its given addresses.
 #[test]
 fn a_socket_can_be_adopted() {
     let server = Server::one_worker();

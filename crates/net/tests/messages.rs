@@ -1,4 +1,4 @@
-//! Workers are told things by other threads, and tell their connections.
+//! Other threads send messages to workers, which pass them to their connections.
 
 use std::net::TcpStream;
 
@@ -104,7 +104,7 @@ fn a_refused_connection_gets_the_last_words() {
     let server = Server::start_on(Config::default(), listener.unwrap(), 2);
     let mut welcome = [server.connect_known().0, server.connect_known().0];
     let mut refused = server.connect();
-    // What it sends is thrown away, and does not cost it the answer.
+    // Its input is discarded, and does not cost it the answer.
     refused.send("echo hello\n");
     assert_eq!(refused.rest(), "too many\n");
     welcome.iter_mut().for_each(|client| client.check("echo hello", "hello"));

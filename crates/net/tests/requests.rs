@@ -41,8 +41,8 @@ fn requests_may_arrive_byte_by_byte() {
 fn a_request_may_be_larger_than_all_buffers() {
     let server = Server::one_worker();
     let mut client = server.connect();
-    // Below and above what is moved back to the worker's buffer, the buffer itself, the largest
-    // block, and what is received in one turn.
+    // Below and above the limits: of a rest moved back to the worker's buffer, of the buffer
+    // itself, of the largest block, and of one turn.
     for len in [1000, 4095, 4096, 4097, 65_530, 65_531, 100_000, 1 << 20, 5_000_000] {
         let text = String::from_utf8(crate::support::pattern(len)).unwrap();
         client.send(&format!("echo first\necho {text}\necho last\n"));
@@ -115,7 +115,7 @@ fn timers_fire_without_input() {
     let server = Server::one_worker();
     let mut client = server.connect();
     client.check("timer 5", "timer");
-    // Moving it later, and setting it at once, are both honoured.
+    // Both are respected: moving it later, and setting it at once.
     client.send("timer 1000000\ntimer 0\n");
     client.expect("timer");
 }

@@ -1,4 +1,4 @@
-//! Output that is not read waits, in order, up to a limit.
+//! Unread output waits, in order, up to a limit.
 
 use crate::support::Server;
 use tierce_net::{CloseReason, Config, OutputClass, OutputLimit, OutputLimits};
@@ -68,7 +68,7 @@ fn the_soft_limit_closes_after_its_time() {
     let soft = OutputLimit { soft_bytes: MIB, soft_ms: 30, ..OutputLimit::default() };
     let server = Server::one_worker();
     let (mut client, key) = server.connect_known();
-    // Limits changed at run time hold for connections that are there.
+    // Limits changed at run time apply to present connections.
     server.handle().set_output_limits(limits(0, soft));
     client.send("attach 30000000\n");
     match server.wait_for_close(key) {
@@ -94,7 +94,7 @@ fn what_is_condemned_is_neither_kept_nor_sent() {
     let config = Config { workers: 1, output_limits: limits(0, hard), ..Config::default() };
     let server = Server::start(config);
     let (mut client, key) = server.connect_known();
-    // The socket would take the first reply, but what comes behind it is more than may wait.
+    // The socket would take the first reply, but the output behind it exceeds the limit.
     client.send("echo first\nattach 9000000\nattach 9000000\necho last\n");
     match server.wait_for_close(key) {
         CloseReason::OutputLimit { pending } => assert_eq!(pending, 18_000_007),

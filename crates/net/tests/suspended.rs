@@ -63,7 +63,7 @@ fn input_of_a_suspended_session_is_bounded() {
         match client.stream.write(&line[sent % line.len()..]) {
             Ok(count) => sent += count,
             Err(error) if error.kind() == ErrorKind::WouldBlock => {
-                // Full for now; the bound is reached when it stays so after a report.
+                // Full for now; the bound is reached if it stays full after a report.
                 let kept = server.report_when(key, |_| true).input_bytes;
                 if kept >= 100_000 {
                     assert!(kept < 100_000 + 64 * 1024, "{kept} bytes kept");
@@ -108,12 +108,12 @@ fn a_session_certain_to_be_resumed_outlives_its_peers_last_byte() {
     assert_eq!(client.rest(), "answered\n");
 }
 
-/// Whatever happens to the peer, requests that have arrived are executed. Only their replies are lost.
+/// Received requests are executed even if the peer is gone. Only their replies are lost.
 #[test]
 fn a_session_certain_to_be_resumed_outlives_its_connection() {
     let server = Server::one_worker();
     let (mut client, key) = server.connect_known();
-    // The reply that it does not read makes the close a reset.
+    // The unread reply makes the close a reset.
     client.send("bytes 100000\nwait\nyield\nwait\n");
     server.wait_for_suspension(key);
     drop(client);
@@ -126,19 +126,19 @@ fn a_session_certain_to_be_resumed_outlives_its_connection() {
     assert!(matches!(reason, CloseReason::Peer | CloseReason::Io(_)), "{reason:?}");
 }
 
-/// The worker learns in one turn that the session goes on and that the socket has failed.
+/// The worker learns in one turn that the session is resumed and that the socket has failed.
 #[test]
 fn a_reset_that_comes_with_the_resumption_ends_the_session() {
     let server = Server::one_worker();
     let (mut client, key) = server.connect_known();
-    // The reply that it does not read makes the close a reset.
+    // The unread reply makes the close a reset.
     client.send("bytes 100000\nwait\n");
     server.wait_for_suspension(key);
-    let (go_on, gate) = std::sync::mpsc::channel::<()>();
+    let (go_on, barrier) = std::sync::mpsc::channel::<()>();
     let (arrive, arrived) = std::sync::mpsc::channel();
     server.with(key, move |_| {
         arrive.send(()).expect("the test waits");
-        gate.recv().expect("the test goes on");
+        barrier.recv().expect("the test goes on");
     });
     arrived.recv_timeout(PATIENCE).expect("the worker stands still");
     drop(client);

@@ -1,13 +1,12 @@
-//! Output under construction, from the command that writes it to the socket that takes it.
+//! Output buffers, from the command that writes a reply to the socket that sends it.
 //!
-//! A worker has one [`Output`] for all its connections: replies are appended to one buffer, and usually
-//! one `send` takes them straight from there. Large values are attached by reference. A long reply is cut
-//! into pieces while it is written, and the pieces are attached as well: so it is in memory once, and
-//! never moved to a larger allocation.
+//! A worker has one [`Output`] for all its connections: replies are appended to one buffer, and usually one `send`
+//! takes them straight from there. Large values are attached by reference. A long reply is split while it is
+//! written, and the pieces are attached as well. So it is in memory once, and never moves to a larger allocation.
 //!
-//! A call may write as much as the hard limit of its connection allows beside what the peer has not read.
-//! Beyond that the connection is condemned: it will be closed, and nothing more is kept for it. The limit
-//! is checked when something is attached or cut off, not with every append.
+//! A call may write as much as the hard limit of its connection allows in addition to the output that the peer has
+//! not read. Beyond that the connection is condemned: it will be closed, and its further output is discarded. The
+//! limit is checked when a piece is attached or split off, not with every append.
 //!
 //! ```
 //! use std::sync::Arc;
@@ -32,6 +31,6 @@ mod limits;
 mod output;
 mod owned;
 
-pub use limits::{OUTPUT_CLASSES, OutputClass, OutputLimit, OutputLimits, Verdict};
+pub use limits::{LimitState, OUTPUT_CLASSES, OutputClass, OutputLimit, OutputLimits};
 pub use output::{ATTACH_BYTES_MIN, Attachment, Mark, Output, Part, Piece};
 pub use owned::OwnedOutput;

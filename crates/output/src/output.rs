@@ -1,4 +1,4 @@
-//! Output under construction: a buffer to append to, and large values attached to it by reference.
+//! Output under construction: a buffer to append to, and large values that are attached to it by reference.
 
 use std::fmt;
 use std::io::IoSlice;
@@ -8,21 +8,21 @@ use std::sync::Arc;
 use crate::limits::{OutputClass, OutputLimits};
 use crate::owned::OwnedOutput;
 
-/// Attached values below this size are copied instead: a copy of this many bytes costs less than
-/// the reference count, the longer system call and the two more slices around the value.
+/// Minimal size of a value that is attached; smaller ones are copied. A copy of this many bytes costs less than the
+/// reference count, the longer system call and the two additional slices around the value.
 pub const ATTACH_BYTES_MIN: usize = 4 * 1024;
 
-/// Capacity above which the worker's buffer is given back after it was sent.
+/// Capacity above which the worker's buffer is freed after it was sent.
 const SCRATCH_BYTES_MAX: usize = 1024 * 1024;
 
-/// Output that will not be taken back is cut off the buffer when it has reached this size: so much
-/// below a power of two that the last element seldom makes the buffer grow once more.
+/// Size at which output that will not be taken back is split off the buffer. It is so far below a power of two that
+/// the last element seldom makes the buffer grow once more.
 const CUT_BYTES: usize = SCRATCH_BYTES_MAX - 64 * 1024;
 
-/// Capacity of the worker's buffer at the beginning.
+/// Initial capacity of the worker's buffer.
 const SCRATCH_BYTES_START: usize = 16 * 1024;
 
-/// Bytes of someone else, sent without being copied.
+/// Bytes with a shared owner, sent without being copied.
 #[derive(Clone)]
 pub struct Attachment {
     owner: Arc<dyn AsRef<[u8]> + Send + Sync>,
@@ -30,17 +30,17 @@ pub struct Attachment {
 }
 
 impl Attachment {
-    /// The bytes.
+    /// Returns the bytes.
     pub fn bytes(&self) -> &[u8] {
         &(*self.owner).as_ref()[self.range.clone()]
     }
 
-    /// Leaves out the first `count` bytes.
+    /// Removes the first `count` bytes.
     pub fn skip(&mut self, count: usize) {
         self.range.start += count.min(self.range.len());
     }
 
-    /// Leaves out the last `count` bytes.
+    /// Removes the last `count` bytes.
     pub fn shorten(&mut self, count: usize) {
         self.range.end -= count.min(self.range.len());
     }
@@ -52,7 +52,7 @@ impl fmt::Debug for Attachment {
     }
 }
 
-/// An attachment and the place in the buffer before which it is sent.
+/// An attachment and the offset in the buffer before which it is sent.
 #[derive(Debug)]
 pub(crate) struct Attached {
     pub(crate) at: usize,
@@ -66,27 +66,27 @@ pub(crate) struct Attached {
 pub struct Output {
     buffer: Vec<u8>,
     attached: Vec<Attached>,
-    /// Bytes in all of `attached`.
+    /// Total bytes of `attached`.
     attached_bytes: usize,
-    /// Up to here what follows may still be taken back, or it has been attached to: what is
-    /// cut begins here.
+    /// Offset in the buffer up to which nothing is split off: that output may still be taken back, or something was
+    /// attached to it. A piece that is split off begins here.
     settled: usize,
-    /// Where the output of the present call begins.
+    /// Start of the output of the present call.
     start: Mark,
     /// Bytes that earlier calls left unsent.
     queued: usize,
-    /// Those of them that only the peer keeps waiting.
+    /// Bytes of `queued` that wait for nothing but the peer.
     unread: usize,
     /// Limits of all classes.
     limits: OutputLimits,
-    /// Bytes that the present call may write: `unread` and they are within the hard limit.
+    /// Bytes that the present call may write: together with `unread` they are within the hard limit.
     room: usize,
-    /// What the present call had written when it was found to be more than that; 0 as long as it is not.
+    /// Bytes that the present call had written when they were found to exceed `room`; 0 before that.
     overrun: usize,
     held_for_turn: bool,
 }
 
-/// A place in the output to return to with [`Output::truncate`].
+/// A position in the output to return to with [`Output::truncate`].
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Mark {
     buffer: usize,
@@ -103,7 +103,7 @@ pub struct Part {
 }
 
 impl Part {
-    /// Bytes, attached ones among them.
+    /// Returns the number of bytes, attached ones included.
     #[expect(clippy::len_without_is_empty, reason = "only its length is asked for")]
     #[inline]
     pub fn len(&self) -> usize {
@@ -111,16 +111,16 @@ impl Part {
     }
 }
 
-/// A run of bytes of a part, in order of sending.
+/// A run of bytes of a part, in sending order.
 pub enum Piece<'a> {
-    /// Of the buffer.
+    /// Bytes in the buffer.
     Bytes(&'a [u8]),
-    /// By reference.
+    /// Bytes attached by reference.
     Attached(&'a Attachment),
 }
 
 impl<'a> Piece<'a> {
-    /// The bytes.
+    /// Returns the bytes.
     pub fn bytes(&self) -> &'a [u8] {
         match self {
             Piece::Bytes(bytes) => bytes,
@@ -130,7 +130,7 @@ impl<'a> Piece<'a> {
 }
 
 impl Output {
-    /// Empty, and of no connection: for replies that are not read.
+    /// Returns an empty output without a connection: for replies that nobody reads.
     #[expect(clippy::new_without_default, reason = "to be made on purpose only")]
     pub fn new() -> Output {
         Output {
@@ -148,7 +148,7 @@ impl Output {
         }
     }
 
-    /// The buffer to append to. Bytes that were there before must stay as they are.
+    /// Returns the buffer to append to. The bytes that are in it must not change.
     pub fn buffer(&mut self) -> &mut Vec<u8> {
         &mut self.buffer
     }
@@ -159,12 +159,12 @@ impl Output {
         self.attach_range(value, range);
     }
 
-    /// Appends a part of a shared value without copying it, unless it is small. `as_ref` must
-    /// return the same bytes every time.
+    /// Appends a part of a shared value without copying it, unless it is small. `as_ref` must return the same bytes
+    /// every time.
     ///
     /// # Panics
     ///
-    /// If the range is not inside the value.
+    /// Panics if the range is not inside the value.
     pub fn attach_range<T: AsRef<[u8]> + Send + Sync + 'static>(
         &mut self,
         value: Arc<T>,
@@ -193,29 +193,29 @@ impl Output {
         self.attached.push(Attached { at: self.settled, attachment });
     }
 
-    /// Of no connection, for a reply of at most so many bytes; see [`Output::room`].
+    /// Returns an output without a connection, for a reply of at most `room` bytes; see [`Output::room`].
     pub fn with_room(room: usize) -> Output {
         Output { room, ..Output::new() }
     }
 
-    /// Begins a call without a connection that may write so many bytes.
+    /// Begins a call without a connection that may write `room` bytes.
     pub fn set_room(&mut self, room: usize) {
         (self.room, self.overrun) = (room, 0);
     }
 
-    /// Bytes that may still be written in this call.
+    /// Returns how many bytes may still be written in this call.
     pub fn room(&self) -> usize {
         self.room.saturating_sub(self.written())
     }
 
-    /// Takes out what was written in this call, to be appended elsewhere. What is attached stays a
-    /// reference. What is more than there was room for condemns the connection that it is appended for.
+    /// Takes out the output of this call, to be appended elsewhere. Attachments stay references. If the output
+    /// exceeds the room of this call, it condemns the connection that it is appended to.
     #[must_use]
     pub fn take(&mut self) -> OwnedOutput {
         self.take_since(self.start)
     }
 
-    /// Takes out what was written since `mark` was taken in the same call.
+    /// Takes out the output since `mark`, which was taken in the same call.
     #[must_use]
     pub fn take_since(&mut self, start: Mark) -> OwnedOutput {
         if self.exceeds_limit() {
@@ -232,7 +232,7 @@ impl Output {
         owned
     }
 
-    /// Appends what was written elsewhere, within the limit of this call.
+    /// Appends output that was written elsewhere, within the limit of this call.
     pub fn append(&mut self, owned: OwnedOutput) {
         let OwnedOutput { bytes, attached, overrun } = owned;
         self.overrun = self.overrun.max(overrun);
@@ -245,9 +245,9 @@ impl Output {
         self.buffer.extend_from_slice(&bytes[from..]);
     }
 
-    /// To be called between two elements of a reply: cuts off what has become long, down to the latest
-    /// mark. Writers of replies of any length call this. `false` says that the connection is condemned
-    /// and more elements are written in vain; `true` may say nothing.
+    /// Splits off a long run of output, down to the latest mark. Writers of replies of any length call this between
+    /// two elements. Returns false if the connection is condemned and further elements would be discarded. It may
+    /// return true for a condemned connection.
     #[inline]
     pub fn cut_if_long(&mut self) -> bool {
         self.buffer.len() - self.settled < CUT_BYTES || self.cut()
@@ -267,21 +267,21 @@ impl Output {
         true
     }
 
-    /// Whether more was attached or cut off in this call than the peer may leave unread. Then the
-    /// connection is closed after the call, and whatever is written is thrown away.
+    /// Returns true if a check found more output in this call than the peer may leave unread. The connection is
+    /// closed after the call, and all further output is discarded.
     #[inline]
     pub fn is_condemned(&self) -> bool {
         self.overrun > 0
     }
 
-    /// Whether earlier calls have left output unsent.
+    /// Returns true if earlier calls left output unsent.
     #[inline]
     pub fn follows_unsent(&self) -> bool {
         self.queued > 0
     }
 
-    /// Whether more was written in this call than the peer may leave unread, which condemns the
-    /// connection. To be asked between two batches of requests.
+    /// Returns true if this call has written more than the peer may leave unread, which condemns the connection. To
+    /// be called between two batches of requests.
     #[inline]
     pub fn exceeds_limit(&mut self) -> bool {
         if !self.is_condemned() && self.written() > self.room {
@@ -290,12 +290,12 @@ impl Output {
         self.is_condemned()
     }
 
-    /// What would wait for the peer of a condemned connection.
+    /// Returns the number of bytes that would be pending for the peer of a condemned connection.
     pub fn condemned_bytes(&self) -> usize {
         self.unread + self.overrun
     }
 
-    /// The output of a call without a connection, in one piece.
+    /// Returns the output of a call without a connection, in one piece.
     #[must_use]
     pub fn into_bytes(self) -> Vec<u8> {
         if self.attached.is_empty() {
@@ -305,7 +305,7 @@ impl Output {
         pieces.concat()
     }
 
-    /// Appends the output of a call without a connection to `bytes`, and forgets it. Cheap if `bytes` is empty.
+    /// Moves the output of a call without a connection to the end of `bytes`. Cheap if `bytes` is empty.
     pub fn drain_into(&mut self, bytes: &mut Vec<u8>) {
         if self.attached.is_empty() && bytes.is_empty() {
             std::mem::swap(&mut self.buffer, bytes);
@@ -315,19 +315,19 @@ impl Output {
         self.reset();
     }
 
-    /// Bytes written in this call.
+    /// Returns the number of bytes written in this call.
     #[inline]
     pub fn written(&self) -> usize {
         self.part().len()
     }
 
-    /// Bytes on their way to the peer: written in this call, or left unsent before.
+    /// Returns the number of unsent bytes, of this call and of earlier ones.
     #[inline]
     pub fn pending(&self) -> usize {
         self.queued + self.written()
     }
 
-    /// The place reached, for [`truncate`](Output::truncate).
+    /// Returns the present position, for [`truncate`](Output::truncate).
     #[inline]
     pub fn mark(&mut self) -> Mark {
         self.settled = self.buffer.len();
@@ -344,24 +344,24 @@ impl Output {
         }
     }
 
-    /// Takes back everything written since `mark` was taken in the same call.
+    /// Removes everything written since `mark` was taken in the same call.
     pub fn truncate(&mut self, mark: Mark) {
         debug_assert!(mark.buffer >= self.start.buffer && mark.attached >= self.start.attached);
         self.buffer.truncate(mark.buffer);
         self.attached.truncate(mark.attached);
         self.attached_bytes = mark.attached_bytes;
         self.settled = mark.buffer;
-        // All that was not kept is behind the first mark that says so.
+        // Output is discarded only behind the last mark with a zero `overrun`, so that value is right again.
         self.overrun = mark.overrun;
     }
 
-    /// Sends the output of this call only after the end of the turn.
+    /// Defers sending the output of this call to the end of the turn.
     pub fn hold_for_turn(&mut self) {
         self.held_for_turn = true;
     }
 
-    /// Begins a call for a connection of this class that has `queued` bytes unsent, of which `unread` wait
-    /// for the peer alone.
+    /// Begins a call for a connection of this class. It has `queued` bytes unsent, of which `unread` wait for
+    /// nothing but the peer.
     #[inline]
     pub fn begin(&mut self, queued: usize, unread: usize, class: OutputClass) {
         self.overrun = 0;
@@ -372,7 +372,7 @@ impl Output {
         self.held_for_turn = false;
     }
 
-    /// Has the limits of this class apply to the present call.
+    /// Applies the limits of this class to the present call.
     #[inline]
     pub fn set_class(&mut self, class: OutputClass) {
         self.room = match self.limits.get(class).hard_bytes {
@@ -381,7 +381,7 @@ impl Output {
         };
     }
 
-    /// The limits of all classes.
+    /// Returns the limits of all classes.
     pub fn limits(&self) -> &OutputLimits {
         &self.limits
     }
@@ -391,12 +391,12 @@ impl Output {
         self.limits = limits;
     }
 
-    /// Whether [`Output::hold_for_turn`] was called.
+    /// Returns true if [`Output::hold_for_turn`] was called.
     pub fn is_held_for_turn(&self) -> bool {
         self.held_for_turn
     }
 
-    /// The output of the present call, if that is plain bytes which may be sent now.
+    /// Returns the output of the present call, if it is plain bytes that may be sent now.
     #[inline]
     pub fn plain_call(&self) -> Option<&[u8]> {
         let is_plain = self.attached.len() == self.start.attached
@@ -405,26 +405,26 @@ impl Output {
         if is_plain { self.buffer.get(self.start.buffer..) } else { None }
     }
 
-    /// Takes back what [`Output::plain_call`] has returned, for it was sent.
+    /// Removes the bytes that [`Output::plain_call`] returned, after they were sent.
     #[inline]
     pub fn take_back_plain(&mut self) {
         self.buffer.truncate(self.start.buffer);
         self.settled = self.start.buffer;
     }
 
-    /// The output of the present call.
+    /// Returns the output of the present call.
     #[inline]
     pub fn part(&self) -> Part {
         assert!(self.buffer.len() >= self.start.buffer, "output of another connection was removed");
         Part { start: self.start, end: self.place() }
     }
 
-    /// Takes back the present call's output, for it was sent or copied.
+    /// Removes the output of the present call, after it was sent or copied.
     pub fn discard_part(&mut self) {
         self.truncate(self.start);
     }
 
-    /// Forgets everything, at the end of a turn, and gives back the memory of an unusual one.
+    /// Clears everything at the end of a turn, and frees an unusually large buffer.
     pub fn reset(&mut self) {
         self.buffer.clear();
         self.attached.clear();
@@ -436,13 +436,13 @@ impl Output {
         }
     }
 
-    /// The bytes of a part, if nothing is attached to it.
+    /// Returns the bytes of a part, if nothing is attached to it.
     pub fn plain_bytes(&self, part: Part) -> Option<&[u8]> {
         (part.start.attached == part.end.attached)
             .then(|| &self.buffer[part.start.buffer..part.end.buffer])
     }
 
-    /// The runs of a part in order.
+    /// Returns the runs of a part in order.
     pub fn pieces(&self, part: Part) -> impl Iterator<Item = Piece<'_>> {
         let attached = &self.attached[part.start.attached..part.end.attached];
         let starts = std::iter::once(part.start.buffer).chain(attached.iter().map(|a| a.at));
@@ -455,7 +455,7 @@ impl Output {
         })
     }
 
-    /// The first slices of a part, for one system call.
+    /// Fills `slices` with the first runs of a part, for one system call. Returns how many were filled.
     pub fn slices<'a>(&'a self, part: Part, slices: &mut [IoSlice<'a>]) -> usize {
         let mut count = 0;
         for (slice, piece) in slices.iter_mut().zip(self.pieces(part)) {
@@ -512,7 +512,7 @@ mod tests {
         assert_eq!(output.into_bytes(), b"otherearlier");
     }
 
-    /// An output whose peer has left `unread` bytes of the 10 MiB that it may leave.
+    /// Returns an output whose peer has left `unread` bytes of the 10 MiB that it may leave.
     fn limited(unread: usize) -> Output {
         let mut output = Output::new();
         let mut limits = OutputLimits::default();
@@ -546,7 +546,7 @@ mod tests {
         let kept = elements.count() * 100;
         assert!((8 << 20..(8 << 20) + 2 * CUT_BYTES).contains(&kept), "{kept}");
         assert!(output.is_condemned());
-        // Going on regardless takes no more memory.
+        // Further writes take no more memory.
         let most = (0..1_000_000).map(|_| {
             output.buffer().extend_from_slice(&[7; 100]);
             output.cut_if_long();

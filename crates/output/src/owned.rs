@@ -2,25 +2,25 @@
 
 use crate::output::Attached;
 
-/// What [`Output::take`](crate::Output::take) took out. Any thread may have it, and
+/// Output taken out by [`Output::take`](crate::Output::take). Any thread may own it;
 /// [`Output::append`](crate::Output::append) appends it.
 #[derive(Debug, Default)]
 pub struct OwnedOutput {
     pub(crate) bytes: Box<[u8]>,
-    /// Places grow, and are inside `bytes` or at its end.
+    /// Attachments; their offsets ascend, and are inside `bytes` or at its end.
     pub(crate) attached: Vec<Attached>,
-    /// How long it would have been, if there was no room for it.
+    /// Length of the discarded output, if it did not fit the room; otherwise 0.
     pub(crate) overrun: usize,
 }
 
 impl OwnedOutput {
-    /// Bytes, attached ones among them.
+    /// Returns the number of bytes, attached ones included.
     pub fn len(&self) -> usize {
         let attached = self.attached.iter().map(|attached| attached.attachment.bytes().len());
         self.bytes.len() + attached.sum::<usize>()
     }
 
-    /// Whether there is nothing in it.
+    /// Returns true if there is no output in it.
     pub fn is_empty(&self) -> bool {
         self.bytes.is_empty() && self.attached.is_empty()
     }
@@ -39,7 +39,7 @@ mod tests {
     use super::*;
     use crate::{ATTACH_BYTES_MIN, Output, OutputClass, OutputLimit, OutputLimits};
 
-    /// Text, a value, text, twice.
+    /// Writes text and a value, twice.
     fn write(output: &mut Output, value: &Arc<Vec<u8>>) {
         for text in [b"one", b"two"] {
             output.buffer().extend_from_slice(text);
@@ -54,7 +54,7 @@ mod tests {
         let mut whole = Output::new();
         write(&mut whole, &value);
         let expected = whole.into_bytes();
-        // Both outputs have something of others in them, which stays.
+        // Both outputs have output of other calls in them, which must stay.
         let mut from = Output::new();
         from.buffer().extend_from_slice(b"other");
         from.attach(Arc::clone(&value));

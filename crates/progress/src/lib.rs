@@ -1,4 +1,4 @@
-//! How far work has come, on standard error: a bar with the time that is left on a terminal, lines elsewhere.
+//! Shows the progress of work on standard error: a bar with the remaining time on a terminal, lines elsewhere.
 //!
 //! ```
 //! use tierce_progress::{Display, Progress, Unit};
@@ -17,7 +17,7 @@ use std::time::{Duration, Instant};
 
 use indicatif::{HumanCount, ProgressBar, ProgressState, ProgressStyle};
 
-/// Whether progress is shown.
+/// Visibility of progress.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Display {
     /// On standard error.
@@ -27,14 +27,14 @@ pub enum Display {
 }
 
 impl Display {
-    /// What a tool's option `--quiet` means.
+    /// Translates a tool's option `--quiet`.
     #[must_use]
     pub fn unless(quiet: bool) -> Self {
         if quiet { Self::Hidden } else { Self::Shown }
     }
 }
 
-/// What is counted.
+/// The thing that is counted.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Unit {
     /// Bytes.
@@ -49,19 +49,19 @@ pub enum Unit {
     Milliseconds,
 }
 
-/// A phase of a benchmark is told in lines if it takes longer than this.
+/// Minimal time of a benchmark phase before lines are written for it.
 const LONG: Duration = Duration::from_secs(10);
 
-/// Other work that takes less is not told in lines.
+/// Minimal time of other work before lines are written for it.
 const SHORT: Duration = Duration::from_secs(2);
 
-/// A line of progress appears this often.
+/// Interval between two lines of progress.
 const LINE_EVERY: Duration = Duration::from_secs(5);
 
-/// A bar shows neither a rate nor the time that is left before: the first steps say little about either.
+/// Time before a bar shows a rate or the remaining time: the first steps say little about either.
 const ESTIMATED_FROM: Duration = Duration::from_millis(500);
 
-/// The progress of one piece of work. What is shown on a terminal disappears when it is dropped.
+/// Progress of one piece of work. Dropping it removes the bar from a terminal.
 #[derive(Debug)]
 pub struct Progress(Shown);
 
@@ -73,7 +73,7 @@ enum Shown {
 }
 
 impl Progress {
-    /// Begins work of this name.
+    /// Begins a piece of work with this name.
     #[must_use]
     pub fn new(what: &str, unit: Unit, display: Display) -> Self {
         if display == Display::Hidden {
@@ -99,12 +99,12 @@ impl Progress {
         Self(Shown::Bar(ProgressBar::new(0).with_style(style).with_prefix(what.to_owned())))
     }
 
-    /// `done` of `total` is done. The total may change.
+    /// Reports that `done` of `total` is done. The total may change.
     pub fn update(&mut self, done: u64, total: u64) {
         self.update_with(done, total, String::new);
     }
 
-    /// The same, with words for the bar of [`Unit::Milliseconds`], such as a rate.
+    /// Does the work of [`Self::update`], with words for a bar of [`Unit::Milliseconds`], such as a rate.
     pub fn update_with(&mut self, done: u64, total: u64, words: impl FnOnce() -> String) {
         match &mut self.0 {
             Shown::Nothing => {}
@@ -132,7 +132,7 @@ impl Drop for Progress {
 }
 
 impl Unit {
-    /// So much of a total.
+    /// Formats an amount and its total.
     fn amounts(self, done: u64, total: u64) -> String {
         let (size, name) = match self {
             Self::Bytes => byte_unit(total),
@@ -144,7 +144,7 @@ impl Unit {
         format!("{} of {} {name}", done / size, total / size)
     }
 
-    /// How fast it goes.
+    /// Formats a rate.
     fn rate(self, per_second: f64) -> Option<String> {
         match self {
             Self::Bytes => {
@@ -154,12 +154,12 @@ impl Unit {
             Self::Keys | Self::Objects | Self::Requests => {
                 Some(format!("{}/s", HumanCount(per_second as u64)))
             }
-            // The caller has words for it.
+            // The caller provides its own words.
             Self::Milliseconds => None,
         }
     }
 
-    /// Work that takes less is not told in lines.
+    /// Returns the time before the first line; shorter work is not reported in lines.
     fn silent_for(self) -> Duration {
         match self {
             Self::Bytes | Self::Keys | Self::Objects => SHORT,
@@ -168,7 +168,7 @@ impl Unit {
     }
 }
 
-/// The unit in which so many bytes are shown, as its size and its name.
+/// Returns the size and the name of the unit for so many bytes.
 fn byte_unit(bytes: u64) -> (u64, &'static str) {
     match bytes {
         0..10_000 => (1, "bytes"),
@@ -186,7 +186,7 @@ fn is_estimated(state: &ProgressState) -> bool {
 struct Lines {
     what: String,
     unit: Unit,
-    /// The time since the begin at which the next line is due.
+    /// Elapsed time at which the next line is due.
     due: Duration,
 }
 
@@ -195,13 +195,13 @@ impl Lines {
         Self { what: what.to_owned(), unit, due: unit.silent_for() }
     }
 
-    /// The next line, if it is due. `elapsed` is since the begin.
+    /// Returns the next line, if it is due. `elapsed` is the time since the start.
     fn next(&mut self, done: u64, total: u64, elapsed: Duration) -> Option<String> {
         if total == 0 || elapsed < self.due {
             return None;
         }
         self.due = elapsed + LINE_EVERY;
-        // A guess of the total may have been too low.
+        // The total may be an estimate that was too low.
         let total = total.max(done);
         let mut line = format!("{}: {}", self.what, self.unit.amounts(done, total));
         if done > 0 && done < total {
@@ -212,7 +212,7 @@ impl Lines {
     }
 }
 
-/// A duration to the second, such as `3 m 05 s`.
+/// Formats a duration to the second, such as `3 m 05 s`.
 fn in_words(time: Duration) -> String {
     let seconds = time.as_secs();
     match seconds {

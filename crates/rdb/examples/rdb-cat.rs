@@ -1,12 +1,12 @@
-//! Prints what an RDB file or an append-only file holds, or turns it into commands.
+//! Prints the content of an RDB file or an append-only file, or turns it into commands.
 //!
 //! ```sh
 //! cargo run --release -p tierce-rdb --example rdb-cat -- dump.rdb
 //! cargo run --release -p tierce-rdb --example rdb-cat -- --restore dump.rdb | redis-cli --pipe
 //! ```
 //!
-//! With `--restore`, each key becomes a `RESTORE` of a payload that was encoded anew, and commands stay
-//! as they are. A directory is taken as an append-only directory of Redis 7.
+//! With `--restore`, each key becomes a `RESTORE` of a newly encoded payload, and commands stay as they are. A
+//! directory is read as an append-only directory of Redis 7.
 
 use std::error::Error;
 use std::fs::{self, File};
@@ -38,7 +38,7 @@ fn main() -> Result<(), Box<dyn Error>> {
     Ok(out.flush()?)
 }
 
-/// The file itself, or the files that the manifest in a directory names.
+/// Returns the file itself, or the files in the manifest of a directory.
 fn files(path: &Path) -> Result<Vec<PathBuf>, Box<dyn Error>> {
     if !path.is_dir() {
         return Ok(vec![path.to_owned()]);

@@ -1,11 +1,11 @@
-//! Writes an RDB file anew, so that another program can say whether it is the same.
+//! Reads an RDB file and writes it again, so that another program can compare the two.
 //!
 //! ```sh
 //! cargo run --release -p tierce-rdb --example rdb-make -- FROM.rdb TO.rdb [--plain] [--version 11]
 //! cargo run --release -p tierce-rdb --example rdb-make -- FROM.rdb TO_DIRECTORY --aof
 //! ```
 //!
-//! With `--plain`, collections are written element by element, otherwise small ones are packed. With `--aof`, the
+//! With `--plain`, collections are written element by element; otherwise small ones are packed. With `--aof`, the
 //! result is an append-only directory.
 
 use std::error::Error;
@@ -16,7 +16,7 @@ use tierce_rdb::aof::{self, Manifest};
 use tierce_rdb::testing::Value;
 use tierce_rdb::{Event, Reader, Writer, WriterOptions};
 
-/// Redis' name for the files of an append-only directory, unless told otherwise.
+/// Redis' default name for the files of an append-only directory.
 const PREFIX: &str = "appendonly.aof";
 
 fn main() -> Result<(), Box<dyn Error>> {

@@ -46,7 +46,7 @@ fn write(count: u64, what: &str, options: WriterOptions) -> tierce_rdb::Result<V
     writer.select_db(0)?;
     let mut key = Vec::new();
     for n in 0..count {
-        // Letters that do not repeat, which compression tries in vain.
+        // Random bytes, which compression cannot shrink.
         for byte in value.chunks_mut(8) {
             state ^= state << 13;
             state ^= state >> 7;

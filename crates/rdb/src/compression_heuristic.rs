@@ -1,21 +1,21 @@
-//! Whether to try compressing a string, judged by earlier strings of its length.
+//! Predicts from earlier strings of a length if compressing another one is worth a try.
 //!
-//! Trying takes half the time of writing an entry, and values of one length tend to be alike: when those of about a
-//! length do not shrink, only few of them are tried, until one does.
+//! An attempt takes half the time of writing an entry, and values of similar length tend to be alike. If the
+//! strings of a length class do not shrink, only few of them are tried, until one does.
 
-/// When this many in a row did not shrink, most are no longer tried.
+/// Number of failed attempts in a row after which most strings are no longer tried.
 const MISSES_MAX: u32 = 16;
 
-/// Then one in so many is tried. What starts to shrink is noticed after as many strings on average.
+/// From then on one in this many is tried. So a change is noticed after as many strings on average.
 const TRY_EVERY: u32 = 64;
 
-/// Lengths that agree in their highest bit are about the same.
+/// Number of length classes. Lengths with the same highest bit share a class.
 const CLASSES: usize = usize::BITS as usize + 1;
 
-/// What is known of the strings so far, by length.
+/// State of each length class.
 #[derive(Debug)]
 pub(crate) struct CompressionHeuristic {
-    /// Strings in a row that did not shrink, or were not tried.
+    /// Number of strings in a row that did not shrink, or were not tried.
     misses: [u32; CLASSES],
 }
 
@@ -26,7 +26,7 @@ impl Default for CompressionHeuristic {
 }
 
 impl CompressionHeuristic {
-    /// Whether a string of this length is to be compressed, and the outcome noted.
+    /// Returns true if a string of this length should be compressed. The caller then reports the outcome.
     pub(crate) fn is_tried(&mut self, len: usize) -> bool {
         let misses = self.of(len);
         if *misses < MISSES_MAX {
@@ -40,7 +40,7 @@ impl CompressionHeuristic {
         true
     }
 
-    /// Notes how it went.
+    /// Records the outcome of an attempt.
     pub(crate) fn note(&mut self, len: usize, shrinks: bool) {
         let misses = self.of(len);
         *misses = if shrinks { 0 } else { (*misses + 1).min(MISSES_MAX) };
@@ -55,7 +55,7 @@ impl CompressionHeuristic {
 mod tests {
     use super::*;
 
-    /// How many of `count` strings of a length that do not shrink are tried.
+    /// Returns how many of `count` incompressible strings of a length are tried.
     fn tried_without_effect(heuristic: &mut CompressionHeuristic, len: usize, count: u32) -> u32 {
         let tries = (0..count).filter(|_| {
             let tried = heuristic.is_tried(len);
@@ -72,7 +72,7 @@ mod tests {
         let mut heuristic = CompressionHeuristic::default();
         assert_eq!(tried_without_effect(&mut heuristic, 100, MISSES_MAX), MISSES_MAX);
         assert_eq!(tried_without_effect(&mut heuristic, 100, 10 * TRY_EVERY), 10);
-        // Others are not judged by it.
+        // Other lengths are not affected.
         assert!(heuristic.is_tried(1000));
         // All are tried again once one has shrunk.
         while !heuristic.is_tried(100) {}

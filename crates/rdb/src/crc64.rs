@@ -1,12 +1,12 @@
-//! CRC-64 with the polynomial of Jones, as at the end of RDB files and DUMP payloads.
+//! CRC-64 with the Jones polynomial, as at the end of RDB files and DUMP payloads.
 //!
-//! Bits are reflected, the sum starts at 0 and is not inverted at the end; so an empty input has the
-//! sum 0, which Redis writes for "no checksum" as well.
+//! Bits are reflected; the sum starts at 0 and is not inverted at the end. So an empty input has the sum 0, which
+//! Redis also writes for "no checksum".
 
 use crc_fast::{CrcAlgorithm, Digest};
 
-/// The sum of `bytes` after those whose sum is `sum`. The sum of nothing is 0. Pieces of some hundred
-/// bytes and more are summed an order of magnitude faster than small ones.
+/// Extends `sum`, the checksum of earlier bytes, by `bytes`. The checksum of no bytes is 0. Pieces of some hundred
+/// bytes and more are an order of magnitude faster than small ones.
 ///
 /// ```
 /// use tierce_rdb::crc64;
@@ -23,7 +23,7 @@ pub fn crc64(sum: u64, bytes: &[u8]) -> u64 {
 mod tests {
     use super::*;
 
-    /// The polynomial, lowest power in the highest bit.
+    /// The polynomial, with the lowest power in the highest bit.
     const POLYNOMIAL_REFLECTED: u64 = 0xad93_d235_94c9_35a9_u64.reverse_bits();
 
     fn bit_by_bit(bytes: &[u8]) -> u64 {

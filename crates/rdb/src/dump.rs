@@ -1,5 +1,5 @@
 //! The payload of DUMP and RESTORE: a value without its key, then the version of the format (2
-//! bytes, little-endian) and the CRC-64 of all before it (8 bytes).
+//! bytes, little-endian) and the CRC-64 of everything before it (8 bytes).
 //!
 //! ```
 //! use tierce_rdb::{WriterOptions, dump};
@@ -19,13 +19,13 @@ use crate::output::{Output, Settings};
 use crate::value::ValuePart;
 use crate::writer::WriterOptions;
 
-/// Bytes of version and checksum.
+/// Length of version and checksum.
 const SEAL_LEN: usize = 10;
 
-/// The payload of the value that `write` writes. Of the options, `checksum` is of no effect.
+/// Returns the payload of the value that `write` writes. The option `checksum` has no effect.
 ///
 /// # Errors
-/// Those of the writer.
+/// Fails if `write` or the writer fails.
 pub fn encode(
     options: WriterOptions,
     write: impl FnOnce(ValueWriter<'_, Vec<u8>>) -> Result<()>,
@@ -36,7 +36,7 @@ pub fn encode(
     seal(output)
 }
 
-/// Ends a payload with version and checksum.
+/// Appends version and checksum to a payload.
 pub(crate) fn seal(mut output: Output<Vec<u8>>) -> Result<Vec<u8>> {
     let version = output.settings.version;
     output.put(&version.to_le_bytes())?;
@@ -47,10 +47,10 @@ pub(crate) fn seal(mut output: Output<Vec<u8>>) -> Result<Vec<u8>> {
     Ok(payload)
 }
 
-/// The bytes before version and checksum.
+/// Checks version and checksum, and returns the bytes before them.
 ///
 /// # Errors
-/// If one of them is wrong.
+/// Fails if one of them is wrong.
 pub(crate) fn unseal(payload: &[u8]) -> Result<&[u8], PayloadError> {
     let too_short = PayloadError::TooShort { len: payload.len() };
     let Some((summed, stored)) = payload.split_last_chunk() else { return Err(too_short) };
@@ -66,18 +66,18 @@ pub(crate) fn unseal(payload: &[u8]) -> Result<&[u8], PayloadError> {
     Ok(body)
 }
 
-/// Why bytes are no payload. To a client, Redis tells the first three as one: the version or the
-/// checksum is wrong.
+/// Reason why bytes are no valid payload. Redis reports the first three to a client as one: the
+/// version or the checksum is wrong.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum PayloadError {
-    /// There is no room for version and checksum.
+    /// The payload is too short for version and checksum.
     #[error("a payload of {len} bytes is too short for version and checksum")]
     TooShort {
         /// Its length.
         len: usize,
     },
-    /// The version is higher than those known.
+    /// The version is higher than the known ones.
     #[error("the payload has version {version}, at most {max} is known")]
     Version {
         /// The version in the payload.
@@ -93,7 +93,7 @@ pub enum PayloadError {
         /// The checksum of its bytes.
         computed: u64,
     },
-    /// The first byte is no type of a value. Redis says: bad data format.
+    /// The first byte is no value type. Redis says: bad data format.
     #[error("the payload has a value of unknown type {code}")]
     UnknownType {
         /// The byte.
@@ -101,11 +101,11 @@ pub enum PayloadError {
     },
 }
 
-/// A payload whose version and checksum are right.
+/// A payload with a valid version and checksum.
 #[derive(Clone, Copy, Debug)]
 pub struct Payload<'a> {
     encoding: Encoding,
-    /// What comes after the type.
+    /// Bytes behind the type.
     body: &'a [u8],
 }
 
@@ -113,7 +113,7 @@ impl<'a> Payload<'a> {
     /// Checks version, checksum and type.
     ///
     /// # Errors
-    /// If one of them is wrong.
+    /// Fails if one of them is wrong.
     pub fn parse(payload: &'a [u8]) -> Result<Self, PayloadError> {
         if payload.len() <= SEAL_LEN {
             return Err(PayloadError::TooShort { len: payload.len() });
@@ -124,17 +124,17 @@ impl<'a> Payload<'a> {
         Ok(Payload { encoding, body })
     }
 
-    /// What the value is.
+    /// Returns the kind of the value.
     pub fn kind(&self) -> Kind {
         self.encoding.kind()
     }
 
-    /// Reads the value and hands over its parts. Offsets in errors count from the type, which is at
+    /// Decodes the value and visits its parts. Offsets in errors count from the type, which is at
     /// offset 0.
     ///
     /// # Errors
-    /// If the value is damaged in spite of its checksum, or followed by other bytes, or `visit`
-    /// returns an error.
+    /// Fails if the value is damaged despite its checksum, if other bytes follow it, or if `visit`
+    /// fails.
     pub fn visit<E: From<Error>>(
         &self,
         mut visit: impl FnMut(ValuePart<'_>) -> Result<(), E>,
@@ -144,10 +144,10 @@ impl<'a> Payload<'a> {
         Ok(expect_end(&mut input)?)
     }
 
-    /// Reads the value if it is a string, without a copy in between.
+    /// Decodes the value if it is a string, without an intermediate copy.
     ///
     /// # Errors
-    /// Those of [`visit`](Self::visit).
+    /// Fails as [`visit`](Self::visit) does.
     pub fn string(&self) -> Result<Option<Vec<u8>>> {
         if self.encoding != Encoding::String {
             return Ok(None);

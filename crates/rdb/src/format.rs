@@ -1,12 +1,12 @@
 //! The numbers of the format. `docs/formats/rdb.md` has the byte tables.
 
-/// What every file begins with, before four digits of version.
+/// First bytes of every file, before four digits of version.
 pub(crate) const MAGIC: &[u8; 5] = b"REDIS";
 /// Lowest version that can be read.
 pub(crate) const VERSION_MIN: u16 = 1;
 /// Highest version that can be read or written: that of Redis 7.4.
 pub(crate) const VERSION_MAX: u16 = 12;
-/// Lowest version that can be written: Redis 5 introduced the last opcodes for keys with it.
+/// Lowest version that can be written: it has all opcodes for keys, the last of them since Redis 5.
 pub(crate) const VERSION_WRITTEN_MIN: u16 = VERSION_REDIS_6_2;
 /// First version with a checksum at the end.
 pub(crate) const VERSION_CHECKSUM: u16 = 5;
@@ -20,7 +20,7 @@ pub const VERSION_REDIS_7_2: u16 = 11;
 /// Version that Redis 7.4 writes.
 pub const VERSION_REDIS_7_4: u16 = 12;
 
-/// Bytes before a key, or between keys, that are no type of a value.
+/// Bytes before a key, or between keys, that are not value types.
 pub(crate) mod opcode {
     pub(crate) const SLOT_INFO: u8 = 244;
     pub(crate) const FUNCTION: u8 = 245;
@@ -36,10 +36,10 @@ pub(crate) mod opcode {
     pub(crate) const END: u8 = 255;
 }
 
-/// Declares the types of values with their bytes, so that both directions come from one table.
+/// Declares the value types with their bytes, so that both directions come from one table.
 macro_rules! types {
     ($($(#[$doc:meta])* $name:ident = $code:literal,)*) => {
-        /// How a value is encoded: the byte before its key.
+        /// Encoding of a value: the byte before its key.
         #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
         #[repr(u8)]
         pub enum Encoding { $($(#[$doc])* $name = $code,)* }
@@ -48,7 +48,7 @@ macro_rules! types {
             /// All encodings.
             pub const ALL: &[Encoding] = &[$(Encoding::$name,)*];
 
-            /// The encoding with this code.
+            /// Returns the encoding with this code.
             pub fn from_code(code: u8) -> Option<Encoding> {
                 match code { $($code => Some(Encoding::$name),)* _ => None }
             }
@@ -101,15 +101,15 @@ types! {
     Stream3 = 21,
     /// A hash with deadlines of fields, of release candidates of Redis 7.4.
     HashExpiringUnreleased = 22,
-    /// The same as listpack.
+    /// A hash with deadlines of fields as listpack, of release candidates of Redis 7.4.
     HashListpackExpiringUnreleased = 23,
     /// A hash with deadlines of fields, since Redis 7.4.
     HashExpiring = 24,
-    /// The same as listpack.
+    /// A hash with deadlines of fields as listpack, since Redis 7.4.
     HashListpackExpiring = 25,
 }
 
-/// What a value is, whatever its encoding.
+/// Type of a value, independent of its encoding.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Kind {
     /// A string.
@@ -129,12 +129,12 @@ pub enum Kind {
 }
 
 impl Encoding {
-    /// The byte in the file.
+    /// Returns the byte in the file.
     pub fn code(self) -> u8 {
         self as u8
     }
 
-    /// What a value of this encoding is.
+    /// Returns the kind of values with this encoding.
     pub fn kind(self) -> Kind {
         use Encoding as E;
         match self {

@@ -1,5 +1,5 @@
-//! The payload of FUNCTION DUMP and RESTORE: the sources of libraries, each as in a file, then the version of the
-//! format and the checksum as in a [`dump`].
+//! The payload of FUNCTION DUMP and RESTORE: the sources of libraries, encoded as in a file, then the version of
+//! the format and the checksum, as in a [`dump`].
 //!
 //! ```
 //! use tierce_rdb::{WriterOptions, functions};
@@ -18,23 +18,23 @@ use crate::input::{Input, Summing};
 use crate::output::{Output, Settings};
 use crate::writer::WriterOptions;
 
-/// Why there is no library where one should be.
+/// Reason why a library cannot be read.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum FunctionsError {
-    /// There is something else than a library.
+    /// An item is not a library.
     #[error("the payload has an item of type {code}, which is no library")]
     NotALibrary {
-        /// The type.
+        /// Type of the item.
         code: u8,
     },
-    /// There is a function as only release candidates of Redis 7.0 wrote it.
+    /// A function in the format of release candidates of Redis 7.0.
     #[error("the payload has a function of a release candidate of Redis 7.0")]
     Unreleased,
-    /// The bytes of a library are damaged in spite of the checksum.
+    /// A library is damaged despite the checksum.
     #[error(transparent)]
     Damaged(#[from] Error),
-    /// The libraries are larger than the caller allows.
+    /// The libraries exceed the caller's limit.
     #[error("the payload has libraries of more than {bytes_max} bytes")]
     TooLarge {
         /// The limit.
@@ -42,10 +42,10 @@ pub enum FunctionsError {
     },
 }
 
-/// The payload of libraries with these sources. Of the options, `checksum` is of no effect.
+/// Returns the payload of libraries with these sources. The option `checksum` has no effect.
 ///
 /// # Errors
-/// If the version is none that can be written.
+/// Fails if the version cannot be written.
 pub fn encode<'a>(
     options: WriterOptions,
     libraries: impl IntoIterator<Item = &'a [u8]>,
@@ -59,7 +59,7 @@ pub fn encode<'a>(
     dump::seal(output)
 }
 
-/// The sources of the libraries in a payload, one after the other.
+/// Iterator over the sources of the libraries in a payload.
 #[derive(Debug)]
 pub struct Libraries<'a> {
     input: Input<&'a [u8]>,
@@ -67,10 +67,10 @@ pub struct Libraries<'a> {
     bytes_left: usize,
 }
 
-/// Reads a payload, whose libraries are `bytes_max` together at most.
+/// Decodes a payload. Its libraries may have `bytes_max` bytes in total.
 ///
 /// # Errors
-/// If version or checksum are wrong.
+/// Fails if the version or the checksum is wrong.
 pub fn decode(payload: &[u8], bytes_max: usize) -> Result<Libraries<'_>, PayloadError> {
     let body = dump::unseal(payload)?;
     let input = Input::with_buffer(body, Summing::Off, body.len());
@@ -95,7 +95,7 @@ impl Libraries<'_> {
     }
 }
 
-/// Nothing more is to be had after an error.
+/// After an error, the iterator must not be used any more.
 impl Iterator for Libraries<'_> {
     type Item = Result<Vec<u8>, FunctionsError>;
 

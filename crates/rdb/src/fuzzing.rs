@@ -1,7 +1,7 @@
-//! What the fuzz targets do with their bytes. The targets in `fuzz/` pass a fuzzer's input, the test
-//! `fuzz_smoke` seeded random bytes, so everyone runs the same checks.
+//! Bodies of the fuzz targets. The targets in `fuzz/` pass a fuzzer's input, the test `fuzz_smoke` passes seeded
+//! random bytes, so both run the same checks.
 //!
-//! Each function panics when a promise of this crate is broken. Not part of the crate's interface.
+//! Each function panics when a guarantee of this crate is violated. Not part of the crate's interface.
 
 use std::collections::HashSet;
 use std::io::Read;
@@ -13,7 +13,7 @@ use crate::{
     crc64, dump, functions,
 };
 
-/// Written so that nothing of a value is lost.
+/// Options that preserve every value completely.
 const OPTIONS: WriterOptions = WriterOptions {
     version: VERSION_REDIS_7_4,
     compression: true,
@@ -21,7 +21,7 @@ const OPTIONS: WriterOptions = WriterOptions {
     leave_out_unknown: false,
 };
 
-/// A reader that hands out a few bytes at a time.
+/// A reader that returns a few bytes at a time.
 struct ChunkReader<'a>(&'a [u8], usize);
 
 impl Read for ChunkReader<'_> {
@@ -31,7 +31,7 @@ impl Read for ChunkReader<'_> {
     }
 }
 
-/// Puts what has no order in one, so that values can be compared.
+/// Sorts unordered parts, so that values can be compared.
 pub fn canonical(mut value: Value) -> Value {
     match &mut value {
         Value::Set(members) => members.sort(),
@@ -39,7 +39,7 @@ pub fn canonical(mut value: Value) -> Value {
         Value::SortedSet(members) => {
             members.sort_by(|(a, x), (b, y)| a.cmp(b).then(x.total_cmp(y)));
         }
-        // What is written has a place for it, so that nothing is lacking when it is read again.
+        // The written encoding always has this field, so it is present when read again.
         Value::Stream(stream) => {
             stream.groups.iter_mut().for_each(|group| group.lacks_entries_read = false);
         }
@@ -48,7 +48,7 @@ pub fn canonical(mut value: Value) -> Value {
     value
 }
 
-/// All keys up to the end or an error, which may be that of the checksum.
+/// Reads all keys up to the end or an error, which may be a wrong checksum.
 fn entries(reader: impl Read) -> (Vec<(Entry, Value)>, Option<String>) {
     let mut entries = Vec::new();
     let error = read(reader, &mut entries).err().map(|error| error.to_string());
@@ -69,8 +69,8 @@ fn read(reader: impl Read, entries: &mut Vec<(Entry, Value)>) -> Result<()> {
     Ok(())
 }
 
-/// Whether a key can have this value: a collection with elements, and none twice. A keyspace sees
-/// to that, not the decoder, which keeps none.
+/// Returns true if a key can have this value: a collection that has elements, none of them twice. The decoder does
+/// not check that, as it keeps no elements; the keyspace does.
 fn is_whole(value: &Value) -> bool {
     fn differ<'a>(mut names: impl Iterator<Item = &'a [u8]>) -> bool {
         let mut seen = HashSet::new();
@@ -85,8 +85,8 @@ fn is_whole(value: &Value) -> bool {
     }
 }
 
-/// Keys and errors do not depend on how the input arrives. What was read can be written, and is then
-/// read as the same.
+/// Checks that keys and errors do not depend on how the input arrives, and that accepted values stay the same when
+/// they are written and read again.
 pub fn rdb_file(data: &[u8]) {
     let (mut found, error) = entries(data);
     let piece = 1 + data.len() % 7;
@@ -108,7 +108,8 @@ pub fn rdb_file(data: &[u8]) {
     }
 }
 
-/// Payloads are read or refused, with the checksum as it is and with a right one; values come back.
+/// Checks that payloads are read or refused, with their own checksum and with a valid one, and that values survive
+/// a round trip.
 pub fn dump_payload(data: &[u8]) {
     let raw = dump::Payload::parse(data).is_ok();
     let summed = [data, &10_u16.to_le_bytes()].concat();
@@ -130,7 +131,7 @@ pub fn dump_payload(data: &[u8]) {
     }
 }
 
-/// Libraries are read or refused, within their limit, and come back.
+/// Checks that libraries are read or refused, within their limit, and survive a round trip.
 pub fn functions_payload(data: &[u8]) {
     const BYTES_MAX: usize = 1 << 16;
     let decode = |payload: &[u8]| -> Option<Vec<Vec<u8>>> {
@@ -146,8 +147,8 @@ pub fn functions_payload(data: &[u8]) {
     assert_eq!(decode(&again), Some(libraries));
 }
 
-/// What is whole of a file that was cut can be read without an error, and is the same; a manifest
-/// comes back.
+/// Checks that the complete part of a truncated file can be read without an error and gives the same items, and
+/// that a manifest survives a round trip.
 pub fn aof_file(data: &[u8]) {
     let (items, whole, truncated) = items(data);
     assert!(whole <= data.len() as u64);
@@ -174,7 +175,7 @@ fn items(data: &[u8]) -> (Vec<Item>, u64, bool) {
     }
 }
 
-/// A file with a value of each kind, to begin mutations with.
+/// Returns a file with a value of each kind, as a seed for mutations.
 pub fn sample(values: &[Value]) -> Vec<u8> {
     let mut writer = Writer::new(Vec::new(), OPTIONS).expect("a vector takes everything");
     for (n, value) in values.iter().enumerate() {

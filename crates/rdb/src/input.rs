@@ -7,17 +7,17 @@ use std::io::{ErrorKind, Read};
 use crate::crc64::crc64;
 use crate::error::{Error, Result};
 
-/// What is asked of the reader at once, unless a string is larger.
+/// Size of one read, unless a string is larger.
 const BUFFER_LEN: usize = 64 << 10;
 
-/// Whether the sum of what is read is wanted.
+/// State of the checksum computation.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Summing {
     On,
     Off,
 }
 
-/// A reader, a buffer before it, and what is known of the bytes that passed.
+/// A reader, a buffer in front of it, and the state of the consumed bytes.
 #[derive(Debug)]
 pub(crate) struct Input<R> {
     reader: R,
@@ -31,7 +31,7 @@ pub(crate) struct Input<R> {
     summing: Summing,
     /// Offset in the input of the buffer's first byte.
     base: u64,
-    /// Compressed bytes on their way to a string.
+    /// Scratch buffer for compressed bytes.
     pub(crate) compressed: Vec<u8>,
 }
 
@@ -40,7 +40,7 @@ impl<R: Read> Input<R> {
         Self::with_buffer(reader, summing, BUFFER_LEN)
     }
 
-    /// With a buffer of `len` bytes at most, for inputs known to be small.
+    /// Returns an input with a buffer of `len` bytes at most, for inputs known to be small.
     pub(crate) fn with_buffer(reader: R, summing: Summing, len: usize) -> Self {
         Input {
             reader,
@@ -55,24 +55,24 @@ impl<R: Read> Input<R> {
         }
     }
 
-    /// Counts offsets from one higher than 0.
+    /// Sets the offset of the first byte.
     pub(crate) fn beginning_at(mut self, offset: u64) -> Self {
         self.base = offset;
         self
     }
 
-    /// How many bytes were consumed.
+    /// Returns the offset of the next byte.
     pub(crate) fn offset(&self) -> u64 {
         self.base + self.start as u64
     }
 
-    /// The sum of all bytes consumed since the sum was started.
+    /// Returns the checksum of all bytes consumed since summing began.
     pub(crate) fn sum(&mut self) -> u64 {
         self.sum_up();
         self.sum
     }
 
-    /// What follows is not to be summed up.
+    /// Excludes the following bytes from the checksum.
     pub(crate) fn stop_summing(&mut self) {
         self.summing = Summing::Off;
     }
@@ -92,7 +92,7 @@ impl<R: Read> Input<R> {
         self.summed = self.start;
     }
 
-    /// Makes room and reads once. `false` at the end of the input.
+    /// Makes room and reads once. Returns false at the end of the input.
     fn fill(&mut self) -> Result<bool> {
         self.sum_up();
         self.buffer.copy_within(self.start..self.end, 0);
@@ -113,14 +113,14 @@ impl<R: Read> Input<R> {
         }
     }
 
-    /// What has come and is not consumed, at least `len` bytes unless the input ends before. `len`
+    /// Returns the buffered bytes that are not consumed, at least `len` bytes unless the input ends before. `len`
     /// is at most 16.
     pub(crate) fn peek(&mut self, len: usize) -> Result<&[u8]> {
         while self.end - self.start < len && self.fill()? {}
         Ok(&self.buffer[self.start..self.end])
     }
 
-    /// Consumes bytes that were peeked at.
+    /// Consumes peeked bytes.
     pub(crate) fn consume(&mut self, len: usize) {
         debug_assert!(len <= self.end - self.start);
         self.start += len;
@@ -134,7 +134,7 @@ impl<R: Read> Input<R> {
         self.array::<1>(expected).map(|[byte]| byte)
     }
 
-    /// The next `N` bytes; `N` is at most 16.
+    /// Reads `N` bytes; `N` is at most 16.
     pub(crate) fn array<const N: usize>(&mut self, expected: &'static str) -> Result<[u8; N]> {
         if self.end - self.start < N {
             self.peek(N)?;
@@ -146,7 +146,7 @@ impl<R: Read> Input<R> {
         Ok(bytes)
     }
 
-    /// The error for a truncated input.
+    /// Returns the error for a truncated input.
     fn truncated_at_end(&self, expected: &'static str) -> Error {
         Error::Truncated { offset: self.base + self.end as u64, expected }
     }
@@ -169,7 +169,7 @@ impl<R: Read> Input<R> {
         bytes.extend_from_slice(&self.buffer[self.start..self.end]);
         self.start = self.end;
         self.sum_up();
-        // Past the buffer. `read_to_end` grows the vector as bytes come, not as they are announced.
+        // Beyond the buffer. `read_to_end` grows the vector with received bytes, not with the declared length.
         let rest = len - buffered;
         let before = bytes.len();
         let read = (&mut self.reader).take(rest).read_to_end(bytes);
@@ -185,7 +185,7 @@ impl<R: Read> Input<R> {
         }
     }
 
-    /// Passes over `len` bytes.
+    /// Skips `len` bytes.
     pub(crate) fn skip(&mut self, mut len: u64, expected: &'static str) -> Result<()> {
         loop {
             let piece = len.min((self.end - self.start) as u64);

@@ -1,6 +1,6 @@
 //! Redis' persistence formats: RDB files, DUMP payloads, append-only files.
 //!
-//! Bytes in, values out, and the other way round. Nothing here opens a file, knows a keyspace or reads a clock.
+//! The crate decodes and encodes bytes. It opens no file, knows no keyspace and reads no clock.
 //!
 //! ```
 //! use tierce_rdb::{Attributes, Error, Event, Reader, ValuePart, Writer, WriterOptions};
@@ -25,8 +25,8 @@
 //! # Ok::<(), Error>(())
 //! ```
 //!
-//! Any input yields a value or an [`Error`] with its position: never a panic, and never memory out of proportion to
-//! the input.
+//! Any input yields a value or an [`Error`] with its position. It never causes a panic, and memory stays in
+//! proportion to the input.
 #![forbid(unsafe_code)]
 
 pub mod aof;

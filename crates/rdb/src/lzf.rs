@@ -6,35 +6,35 @@
 
 /// Longest literal run.
 const RUN_MAX: usize = 32;
-/// Farthest distance of a reference: 13 bits, and one.
+/// Greatest distance of a reference: 13 bits, and one.
 const DISTANCE_MAX: usize = 1 << 13;
 /// Longest reference: 7 and a byte of 255, and two.
 const REFERENCE_MAX: usize = 7 + 255 + 2;
 /// Shortest match worth a reference, which takes two bytes.
 const MATCH_MIN: usize = 3;
-/// What three bytes of compressed form can stand for at most; more is a lie.
+/// Upper bound of output per compressed byte: three bytes expand to a longest reference.
 const EXPANSION_MAX: usize = REFERENCE_MAX / 3;
 
-/// Places remembered for three bytes each: 16 KiB, so that they stay in the first-level cache.
-const PLACES_LOG: u32 = 12;
+/// Binary logarithm of the table size. Its 16 KiB stay in the L1 cache.
+const SLOTS_LOG: u32 = 12;
 
-/// Compresses, and keeps its table between strings so that small ones need not pay for clearing it.
+/// Compresses strings. It keeps its table between them, so that small strings need not pay for clearing it.
 #[derive(Debug, Default)]
 pub(crate) struct Compressor {
-    /// For a hash of three bytes, `base` plus the place in the input where they were last seen.
-    /// Places below `base` are of earlier inputs. Empty until first used.
+    /// Table indexed by a hash of three bytes: `base` plus the offset in the input at which they were last seen.
+    /// Entries below `base` belong to earlier inputs. Empty until first used.
     places: Vec<u32>,
     base: u32,
 }
 
 impl Compressor {
-    /// Appends the compressed form of `input` to `output`. `false`, and nothing appended, if that
-    /// would take more than `len_max` bytes.
+    /// Appends the compressed form of `input` to `output`. Returns false and appends nothing if it would take more
+    /// than `len_max` bytes.
     pub(crate) fn compress(&mut self, input: &[u8], len_max: usize, output: &mut Vec<u8>) -> bool {
         let Some(base) = self.begin(input.len()) else { return false };
         let start = output.len();
         let (mut at, mut literals) = (0, 0);
-        // Random bytes are given up early: output grows by a byte for every 32 of the input.
+        // Random bytes are given up early: output grows by a byte for every 32 bytes of input.
         while at + MATCH_MIN <= input.len() && output.len() - start <= len_max {
             let place = &mut self.places[hash(&input[at..at + MATCH_MIN])];
             let before = place.checked_sub(base).map(|place| place as usize);
@@ -46,7 +46,7 @@ impl Compressor {
             }
             put_literals(&input[literals..at], output);
             put_reference(at - before.unwrap_or(0), len, output);
-            // Remembering the last places inside a match finds most of what all would find.
+            // Adding only the last offsets inside a match finds most of the matches that adding all would find.
             let end = at + len;
             for inside in end.saturating_sub(2)..end.min(input.len() - (MATCH_MIN - 1)) {
                 self.places[hash(&input[inside..inside + MATCH_MIN])] = base + inside as u32;
@@ -61,14 +61,14 @@ impl Compressor {
         fits
     }
 
-    /// Makes all places invalid and returns the new base; `None` if the input is too long.
+    /// Invalidates all offsets and returns the new base; `None` if the input is too long.
     fn begin(&mut self, len: usize) -> Option<u32> {
         let len = u32::try_from(len).ok()?.checked_add(1)?;
         let exhausted = self.base.checked_add(len).is_none();
         if self.places.is_empty() || exhausted {
             self.places.clear();
-            self.places.resize(1 << PLACES_LOG, 0);
-            // Not 0, which is what the empty table holds.
+            self.places.resize(1 << SLOTS_LOG, 0);
+            // Not 0, the value of empty entries.
             self.base = 1;
         }
         let base = self.base;
@@ -79,10 +79,10 @@ impl Compressor {
 
 fn hash(three: &[u8]) -> usize {
     let value = u32::from_le_bytes([0, three[0], three[1], three[2]]);
-    (value.wrapping_mul(0x9e37_79b1) >> (32 - PLACES_LOG)) as usize
+    (value.wrapping_mul(0x9e37_79b1) >> (32 - SLOTS_LOG)) as usize
 }
 
-/// How many bytes at `at` are the same as at `before`; 0 if that is too far away.
+/// Returns the length of the match at `at` with `before`; 0 if the distance is too great.
 fn match_len(input: &[u8], before: usize, at: usize) -> usize {
     if at - before > DISTANCE_MAX {
         return 0;
@@ -110,8 +110,8 @@ fn put_reference(distance: usize, len: usize, output: &mut Vec<u8>) {
     output.push(distance as u8);
 }
 
-/// Appends to `output` what `compressed` stands for, which must be exactly `len` bytes; `None` if it
-/// is anything else. Takes no more memory than the compressed bytes can stand for.
+/// Appends the decompressed form of `compressed`, which must have exactly `len` bytes; `None` otherwise. Reserves
+/// no more memory than the compressed bytes can expand to.
 pub(crate) fn decompress(compressed: &[u8], len: u64, output: &mut Vec<u8>) -> Option<()> {
     let len = usize::try_from(len).ok()?;
     if len > compressed.len().saturating_mul(EXPANSION_MAX) {
@@ -135,7 +135,7 @@ pub(crate) fn decompress(compressed: &[u8], len: u64, output: &mut Vec<u8>) -> O
     (output.len() - start == len).then_some(())
 }
 
-/// Appends the bytes a reference stands for, and returns the rest of the input.
+/// Appends the bytes of a reference, and returns the rest of the input.
 fn expand<'a>(
     control: usize,
     mut rest: &'a [u8],
@@ -150,7 +150,7 @@ fn expand<'a>(
     let (&low, rest) = rest.split_first()?;
     let distance = ((control & 0x1f) << 8 | usize::from(low)) + 1;
     let mut from = output.len().checked_sub(distance).filter(|&from| from >= start)?;
-    // A reference may reach into what it produces itself: then it repeats the last bytes, often a single one.
+    // A reference may overlap its own output: then it repeats the last bytes, often a single one.
     if distance == 1 {
         output.resize(output.len() + len, output[from]);
         return Some(rest);
@@ -191,7 +191,7 @@ mod tests {
 
     #[test]
     fn reads_what_redis_wrote() {
-        // 100 times `x`, as `tests/fixtures/redis-7.0.rdb` has it.
+        // 100 times `x`, as in `tests/fixtures/redis-7.0.rdb`.
         let compressed = [1, b'x', b'x', 0xe0, 0x57, 0, 1, b'x', b'x'];
         let mut output = Vec::new();
         assert_eq!(decompress(&compressed, 100, &mut output), Some(()));

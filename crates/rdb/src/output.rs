@@ -7,26 +7,26 @@ use crate::crc64::crc64;
 use crate::error::{Error, Result};
 use crate::lzf::Compressor;
 
-/// What is collected before the writer gets it.
+/// Size of the buffer in front of the writer.
 const BUFFER_LEN: usize = 64 << 10;
 
-/// A writer, a buffer before it, and what is known of the bytes that passed.
+/// A writer, a buffer in front of it, and the state of the written bytes.
 #[derive(Debug)]
 pub(crate) struct Output<W> {
     writer: W,
     buffer: Vec<u8>,
-    /// Bytes that the writer has got.
+    /// Number of bytes passed to the writer.
     written: u64,
-    /// Their sum.
+    /// Checksum of these bytes.
     sum: u64,
     pub(crate) settings: Settings,
     pub(crate) compressor: Compressor,
     pub(crate) heuristic: CompressionHeuristic,
-    /// A string in its compressed form.
+    /// Scratch buffer for the compressed form of a string.
     pub(crate) compressed: Vec<u8>,
 }
 
-/// How values are written.
+/// Options of the encoding.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Settings {
     pub(crate) version: u16,
@@ -49,7 +49,7 @@ impl<W: Write> Output<W> {
         }
     }
 
-    /// How many bytes were put.
+    /// Returns the number of bytes put so far.
     pub(crate) fn offset(&self) -> u64 {
         self.written + self.buffer.len() as u64
     }
@@ -65,7 +65,7 @@ impl<W: Write> Output<W> {
         Ok(())
     }
 
-    /// Gives the writer what was collected, and returns the sum of all bytes so far.
+    /// Passes the buffer to the writer, and returns the checksum of all bytes so far.
     pub(crate) fn flush(&mut self) -> Result<u64> {
         let buffer = std::mem::take(&mut self.buffer);
         let passed = self.pass(&buffer);
@@ -84,7 +84,7 @@ impl<W: Write> Output<W> {
         Ok(())
     }
 
-    /// The writer, to which everything that was flushed has gone.
+    /// Returns the writer, which has received all flushed bytes.
     pub(crate) fn into_writer(self) -> W {
         self.writer
     }

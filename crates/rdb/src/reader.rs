@@ -1,8 +1,8 @@
 //! Reads an RDB file from beginning to end.
 //!
 //! The file is a sequence of [`Event`]s. The value of a key is not part of its event: the caller reads it next, in
-//! parts, or skips it by taking the next event. So the largest string, packed value or consumer group bounds
-//! memory, not the largest collection.
+//! parts, or skips it by taking the next event. So memory is bounded by the largest string, packed value or
+//! consumer group, not by the largest collection.
 
 use std::io::Read;
 
@@ -12,75 +12,75 @@ use crate::format::{Encoding, Kind, MAGIC, VERSION_CHECKSUM, VERSION_MAX, VERSIO
 use crate::input::{Input, Summing};
 use crate::value::{Attributes, ValuePart};
 
-/// What comes next in a file.
+/// Next item in a file.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Event {
-    /// A remark about the file, such as `redis-ver` or `ctime`.
+    /// An auxiliary field about the file, such as `redis-ver` or `ctime`.
     Aux {
-        /// What it is about.
+        /// Name of the field.
         name: Vec<u8>,
-        /// What it says.
+        /// Value of the field.
         value: Vec<u8>,
     },
     /// The keys that follow belong to this database.
     SelectDb(u64),
-    /// How many keys the database has, to make room for them. A remark that nothing vouches for.
+    /// Number of keys of the database, to reserve memory for them. Not verified.
     ResizeDb {
         /// All keys.
         keys: u64,
-        /// Those that expire.
+        /// Keys that expire.
         expiring: u64,
     },
-    /// How many keys a slot of a cluster has. A remark that nothing vouches for.
+    /// Number of keys in a slot of a cluster. Not verified.
     SlotInfo {
         /// The slot.
         slot: u64,
         /// All keys in it.
         keys: u64,
-        /// Those that expire.
+        /// Keys that expire.
         expiring: u64,
     },
     /// A key. Its value can be read next.
     Entry(Entry),
     /// The source of a library of functions.
     Function(Vec<u8>),
-    /// Data of a module, which were passed over.
+    /// Data of a module, which were skipped.
     ModuleAux {
-        /// The nine characters by which the module names its type.
+        /// Nine characters by which the module names its type.
         name: String,
     },
     /// The end of the file.
     End {
-        /// What is known of the checksum.
+        /// State of the checksum.
         checksum: Checksum,
     },
 }
 
-/// A key, and what is known of it.
+/// A key and its attributes.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Entry {
-    /// The number of its database.
+    /// Number of its database.
     pub db: u64,
     /// The key.
     pub key: Vec<u8>,
-    /// How its value is encoded.
+    /// Encoding of its value.
     pub encoding: Encoding,
-    /// Expiry and use.
+    /// Expiry and usage.
     pub attributes: Attributes,
 }
 
 impl Entry {
-    /// What its value is.
+    /// Returns the kind of its value.
     pub fn kind(&self) -> Kind {
         self.encoding.kind()
     }
 }
 
-/// What is known of a file's checksum. A wrong one is an error.
+/// State of a file's checksum. A wrong checksum is an error.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Checksum {
-    /// It is right.
+    /// The checksum matches.
     Right,
     /// The writer of the file did not calculate one.
     Disabled,
@@ -94,7 +94,7 @@ pub struct Reader<R> {
     input: Input<R>,
     version: u16,
     db: u64,
-    /// How the value at the input's offset is encoded, if there is one.
+    /// Encoding of the value at the input's offset, if there is one.
     value: Option<Encoding>,
     ended: bool,
 }
@@ -103,12 +103,12 @@ impl<R: Read> Reader<R> {
     /// Begins with the header. The reader need not be buffered.
     ///
     /// # Errors
-    /// If this is no RDB file, or one of a version not known.
+    /// Fails if this is no RDB file, or if its version is unknown.
     pub fn new(reader: R) -> Result<Self> {
         Self::on(Input::new(reader, Summing::On))
     }
 
-    /// The same on bytes of which some may have been peeked at, but none consumed.
+    /// Does what [`Self::new`] does, on an input with peeked but no consumed bytes.
     pub(crate) fn on(mut input: Input<R>) -> Result<Self> {
         let header: [u8; 9] = input.array("the header of an RDB file")?;
         let digits = header.strip_prefix(MAGIC).and_then(|digits| {
@@ -125,15 +125,15 @@ impl<R: Read> Reader<R> {
         Ok(Reader { input, version, db: 0, value: None, ended: false })
     }
 
-    /// How many bytes were read so far, for a progress bar.
+    /// Returns the number of bytes read so far, for a progress bar.
     pub fn offset(&self) -> u64 {
         self.input.offset()
     }
 
-    /// What comes next; `None` after the end. A value that was not read is passed over.
+    /// Returns the next event; `None` after the end. Skips a value that was not read.
     ///
     /// # Errors
-    /// If the file is damaged or cut short, or cannot be read. Nothing can be read after that.
+    /// Fails if the file is damaged or truncated, or cannot be read. Nothing can be read after that.
     pub fn next_event(&mut self) -> Result<Option<Event>> {
         if self.value.is_some() {
             self.skip_value()?;
@@ -222,11 +222,11 @@ impl<R: Read> Reader<R> {
         Ok(Event::End { checksum })
     }
 
-    /// Reads the value of the key that came last, and hands over its parts.
+    /// Reads the value of the latest key, and visits its parts.
     ///
     /// # Errors
-    /// If the value is damaged, or `visit` returns an error: nothing can be read after that.
-    /// [`Error::Module`] if it belongs to a module, after which the next event can be read.
+    /// Fails if the value is damaged, or if `visit` fails: nothing can be read after that. Returns
+    /// [`Error::Module`] if it belongs to a module; the next event can still be read.
     pub fn visit_value<E: From<Error>>(
         &mut self,
         mut visit: impl FnMut(ValuePart<'_>) -> Result<(), E>,
@@ -235,10 +235,10 @@ impl<R: Read> Reader<R> {
         decode::value(&mut self.input, encoding, &mut visit)
     }
 
-    /// Passes over the value of the key that came last. It is checked as if it were read.
+    /// Skips the value of the latest key. It is checked as if it were read.
     ///
     /// # Errors
-    /// If the value is damaged.
+    /// Fails if the value is damaged.
     pub fn skip_value(&mut self) -> Result<()> {
         match self.visit_value(|_| Ok(())) {
             Err(Error::Module { .. }) => Ok(()),
@@ -246,7 +246,7 @@ impl<R: Read> Reader<R> {
         }
     }
 
-    /// The input, for what comes after the end of the file.
+    /// Returns the input, for the bytes behind the RDB data.
     pub(crate) fn into_input(self) -> Input<R> {
         self.input
     }

@@ -1,7 +1,7 @@
-//! Lengths and strings, of which everything else in the format is made.
+//! Lengths and strings, the building blocks of the format.
 //!
-//! The two upper bits of a length's first byte give its form: 6 bits in this byte, 14 bits in two, 32 or 64 bits
-//! after it; or, instead of a length, a specially encoded string: an integer or compressed bytes.
+//! The two upper bits of a length's first byte give its form: 6 bits in this byte, 14 bits in two bytes, 32 or 64
+//! bits behind it; or, instead of a length, a specially encoded string: an integer or compressed bytes.
 
 use std::io::{Read, Write};
 
@@ -18,16 +18,16 @@ const INT_16: u8 = 0xc1;
 const INT_32: u8 = 0xc2;
 const COMPRESSED: u8 = 0xc3;
 
-/// Strings above this length are tried to be compressed, as in Redis.
+/// Minimal length of strings for which compression is tried, as in Redis.
 const COMPRESS_MIN: usize = 21;
 /// Compression must save this many bytes, as in Redis.
 const COMPRESS_GAIN_MIN: usize = 4;
-/// Longest string that is read. A compressed one may say that it is ninety times as long as it takes.
+/// Longest string that is read. A compressed one may declare ninety times its own length.
 const STRING_LEN_MAX: u64 = 3 << 30;
 /// Longest text of an integer of 32 bits.
 const INT_TEXT_MAX: usize = 11;
 
-/// A length, or the form of a string without one.
+/// A length, or the form of a specially encoded string.
 enum Length {
     Plain(u64),
     Special(u8),
@@ -47,7 +47,7 @@ impl<R: Read> Input<R> {
         }))
     }
 
-    /// A length, or another number in the form of a length.
+    /// Reads a length, or another number in the form of a length.
     pub(crate) fn length(&mut self, expected: &'static str) -> Result<u64> {
         match self.length_or_form(expected)? {
             Length::Plain(length) => Ok(length),
@@ -55,7 +55,7 @@ impl<R: Read> Input<R> {
         }
     }
 
-    /// Replaces `string` by the next string, which may be in any form.
+    /// Replaces `string` by the next string, in any form.
     pub(crate) fn string(&mut self, string: &mut Vec<u8>, expected: &'static str) -> Result<()> {
         let form = match self.length_or_form(expected)? {
             Length::Plain(len) if len > STRING_LEN_MAX => {
@@ -76,7 +76,7 @@ impl<R: Read> Input<R> {
         Ok(())
     }
 
-    /// The same as a vector of its own.
+    /// Reads a string into a new vector.
     pub(crate) fn owned_string(&mut self, expected: &'static str) -> Result<Vec<u8>> {
         let mut string = Vec::new();
         self.string(&mut string, expected)?;
@@ -98,7 +98,7 @@ impl<R: Read> Input<R> {
         whole.ok_or_else(|| self.corrupt("a compressed string of the length announced"))
     }
 
-    /// Passes over a string.
+    /// Skips a string.
     pub(crate) fn skip_string(&mut self, expected: &'static str) -> Result<()> {
         let len = match self.length_or_form(expected)? {
             Length::Plain(len) => len,
@@ -117,7 +117,7 @@ impl<R: Read> Input<R> {
 }
 
 impl<W: Write> Output<W> {
-    /// A length, or another number in the form of a length.
+    /// Writes a length, or another number in the form of a length.
     pub(crate) fn length(&mut self, length: u64) -> Result<()> {
         if length < 1 << 6 {
             self.put(&[length as u8])
@@ -132,7 +132,7 @@ impl<W: Write> Output<W> {
         }
     }
 
-    /// A string, in the shortest of its forms.
+    /// Writes a string in its shortest form.
     pub(crate) fn string(&mut self, string: &[u8]) -> Result<()> {
         if let Some(number) = parse_i32(string) {
             return self.integer(number);
@@ -156,7 +156,8 @@ impl<W: Write> Output<W> {
         }
     }
 
-    /// Whether the string shrinks, as far as that was tried; then the result is in `self.compressed`.
+    /// Tries to compress the string if the heuristic says so. Returns true if it shrinks, with the result in
+    /// `self.compressed`.
     fn compress(&mut self, string: &[u8]) -> bool {
         if !self.heuristic.is_tried(string.len()) {
             return false;
@@ -179,14 +180,14 @@ impl<W: Write> Output<W> {
     }
 }
 
-/// The number whose decimal text, as it would be printed, this is.
+/// Parses an integer in canonical decimal form.
 fn parse_i32(text: &[u8]) -> Option<i32> {
     let (&first, _) = text.split_first()?;
     if text.len() > INT_TEXT_MAX || !(first == b'-' || first.is_ascii_digit()) {
         return None;
     }
     let number: i32 = std::str::from_utf8(text).ok()?.parse().ok()?;
-    // Leading zeros and `-0` are no numbers but strings.
+    // Leading zeros and `-0` are strings, not numbers.
     (itoa::Buffer::new().format(number).as_bytes() == text).then_some(number)
 }
 

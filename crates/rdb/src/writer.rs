@@ -1,6 +1,6 @@
 //! Writes an RDB file, from the header to the checksum.
 //!
-//! [`ValueWriter`] writes values, and collections element by element, so that none has to be in memory whole.
+//! [`ValueWriter`] writes collections element by element, so that none has to be in memory as a whole.
 
 use std::io::Write;
 
@@ -10,21 +10,22 @@ use crate::format::{MAGIC, VERSION_MAX, VERSION_REDIS_7_0, VERSION_WRITTEN_MIN, 
 use crate::output::{Output, Settings};
 use crate::value::Attributes;
 
-/// How a file is written.
+/// Options of a file.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct WriterOptions {
-    /// The version of the format, 9 to 12. Each version of Redis reads its own and all lower ones.
+    /// Version of the format, 9 to 12. Each version of Redis reads its own and all lower ones.
     pub version: u16,
-    /// Whether to compress strings, as the directive `rdbcompression` has it.
+    /// Enables compression of strings, as the directive `rdbcompression` does.
     pub compression: bool,
-    /// Whether to calculate a checksum, as the directive `rdbchecksum` has it.
+    /// Enables the checksum, as the directive `rdbchecksum` does.
     pub checksum: bool,
-    /// What the version does not know is left out, libraries of functions and the deadlines of fields, and is no error.
+    /// If true, function libraries and field deadlines that the version does not support are dropped. Otherwise
+    /// they are an error.
     pub leave_out_unknown: bool,
 }
 
 impl Default for WriterOptions {
-    /// What Redis 7.0 and all later versions load.
+    /// Options for files that Redis 7.0 and all later versions load.
     fn default() -> Self {
         WriterOptions {
             version: VERSION_REDIS_7_0,
@@ -46,7 +47,7 @@ impl WriterOptions {
     }
 }
 
-/// Writes an RDB file. Nothing in it checks that a key occurs once only, or a member of a set.
+/// Writes an RDB file. Nothing checks that keys and members of sets are unique.
 #[derive(Debug)]
 pub struct Writer<W> {
     output: Output<W>,
@@ -56,7 +57,7 @@ impl<W: Write> Writer<W> {
     /// Begins a file with its header. The writer need not be buffered.
     ///
     /// # Errors
-    /// If the version is none that can be written, or writing fails.
+    /// Fails if the version cannot be written, or if writing fails.
     pub fn new(writer: W, options: WriterOptions) -> Result<Self> {
         let mut output = Output::new(writer, options.settings()?);
         output.put(MAGIC)?;
@@ -64,45 +65,45 @@ impl<W: Write> Writer<W> {
         Ok(Writer { output })
     }
 
-    /// How many bytes the file has so far.
+    /// Returns the present length of the file.
     pub fn offset(&self) -> u64 {
         self.output.offset()
     }
 
-    /// A remark about the file. Redis reads those with the names that it writes itself, and ignores
-    /// all others.
+    /// Writes an auxiliary field about the file. Redis reads those with the names that it writes itself, and
+    /// ignores all others.
     ///
     /// # Errors
-    /// If writing fails.
+    /// Fails if writing fails.
     pub fn aux(&mut self, name: &[u8], value: &[u8]) -> Result<()> {
         self.output.put(&[opcode::AUX])?;
         self.output.string(name)?;
         self.output.string(value)
     }
 
-    /// The keys that follow belong to this database.
+    /// Selects the database of the following keys.
     ///
     /// # Errors
-    /// If writing fails.
+    /// Fails if writing fails.
     pub fn select_db(&mut self, db: u64) -> Result<()> {
         self.output.put(&[opcode::SELECT_DB])?;
         self.output.length(db)
     }
 
-    /// How many keys the database has and how many of them expire, or a guess.
+    /// Writes how many keys the database has and how many of them expire; both may be estimates.
     ///
     /// # Errors
-    /// If writing fails.
+    /// Fails if writing fails.
     pub fn resize_db(&mut self, keys: u64, expiring: u64) -> Result<()> {
         self.output.put(&[opcode::RESIZE_DB])?;
         self.output.length(keys)?;
         self.output.length(expiring)
     }
 
-    /// The source of a library of functions.
+    /// Writes the source of a library of functions.
     ///
     /// # Errors
-    /// If writing fails, or the version has no functions.
+    /// Fails if writing fails, or if the version has no functions.
     pub fn function(&mut self, library: &[u8]) -> Result<()> {
         let Settings { version, leave_out_unknown, .. } = self.output.settings;
         if version < VERSION_REDIS_7_0 {
@@ -116,7 +117,7 @@ impl<W: Write> Writer<W> {
         self.output.string(library)
     }
 
-    /// A key, whose value the result writes.
+    /// Begins a key. The returned writer writes it together with its value.
     pub fn entry<'a>(
         &'a mut self,
         key: &'a [u8],
@@ -125,11 +126,10 @@ impl<W: Write> Writer<W> {
         ValueWriter::new(&mut self.output, Some((key, attributes)))
     }
 
-    /// Ends the file with its checksum, and returns the underlying writer, which is neither flushed
-    /// nor synced.
+    /// Ends the file with its checksum, and returns the underlying writer, which is neither flushed nor synced.
     ///
     /// # Errors
-    /// If writing fails.
+    /// Fails if writing fails.
     pub fn finish(mut self) -> Result<W> {
         self.output.put(&[opcode::END])?;
         let sum = self.output.flush()?;

@@ -1,14 +1,14 @@
-//! Files that lie, are cut short or hold what cannot be read.
+//! Files with false lengths, truncated files, and files with unreadable values.
 
 use tierce_rdb::testing::Value;
 use tierce_rdb::{Encoding, Error, Event, Kind, Reader, Result, Writer, WriterOptions};
 
-/// A file of version 9 with these bytes after its header.
+/// Returns a file of version 9 with these bytes after its header.
 fn file(body: &[u8]) -> Vec<u8> {
     [b"REDIS0009", body].concat()
 }
 
-/// All values up to the end.
+/// Reads all values up to the end.
 fn read(file: &[u8]) -> Result<Vec<Value>> {
     let mut reader = Reader::new(file)?;
     let mut values = Vec::new();
@@ -22,7 +22,7 @@ fn read(file: &[u8]) -> Result<Vec<Value>> {
 
 #[test]
 fn no_announced_number_takes_memory_or_time() {
-    // 2^60 of whatever the encoding counts, and nothing that follows.
+    // 2^60 as the count of any encoding, and no bytes behind it.
     let lie = b"\x81\x10\x00\x00\x00\x00\x00\x00\x00";
     for encoding in Encoding::ALL {
         let body = [&[encoding.code(), 1, b'k'][..], lie].concat();
@@ -54,7 +54,7 @@ fn a_changed_byte_does_not_pass_unnoticed() {
     for at in 0..good.len() {
         let mut bad = good.clone();
         bad[at] ^= 0x20;
-        // The version may still be a known one; then the sum is wrong.
+        // The version may still be a known one; then the checksum is wrong.
         assert!(read(&bad).is_err(), "byte {at}");
     }
     let mut bad = good.clone();
@@ -95,7 +95,7 @@ fn a_modules_value_is_an_error_that_can_be_passed_over() {
     let error = Value::read(Kind::Module, |add| reader.visit_value(add)).unwrap_err();
     assert!(matches!(&error, Error::Module { name, .. } if name == "hellotype"), "{error}");
     assert!(matches!(reader.skip_value(), Err(Error::NoValue)));
-    // The second one is left unread.
+    // The second value is skipped.
     assert!(matches!(reader.next_event().unwrap(), Some(Event::Entry(_))));
     assert!(matches!(reader.next_event().unwrap(), Some(Event::Entry(entry)) if entry.key == b"l"));
     let value = Value::read(Kind::String, |add| reader.visit_value(add));
@@ -104,8 +104,8 @@ fn a_modules_value_is_an_error_that_can_be_passed_over() {
 
 #[test]
 fn encodings_of_newer_versions_are_read() {
-    // Made by hand, as these versions of Redis are not at hand: a set as listpack, and hashes whose
-    // fields expire.
+    // Made by hand, as these versions of Redis were not available: a set as listpack, and hashes
+    // with expiring fields.
     let listpack = |items: &[u8], count: u8| {
         let len = items.len() as u8 + 7;
         [&[len, 0, 0, 0, count, 0][..], items, &[0xff]].concat()

@@ -10,7 +10,7 @@ use tierce_rdb::{
 
 const ROUNDS: u64 = 5_000;
 
-/// Bytes that mean something to one of the decoders.
+/// Bytes with a meaning for at least one of the decoders.
 const ALPHABET: &[u8] = b"\x00\x01\x02\x04\x05\x0b\x0f\x10\x12\x13\x15\x18\x40\x80\x81\xc0\xc3\xe0\
     \xf0\xf4\xf5\xf7\xfa\xfb\xfc\xfe\xff*$\r\n1#\"";
 
@@ -33,7 +33,7 @@ impl Random {
         }
     }
 
-    /// One of the seeds with a few changes.
+    /// Returns one of the seeds with a few changes.
     fn input(&mut self, seeds: &[Vec<u8>]) -> Vec<u8> {
         let mut input = seeds[self.below(seeds.len())].clone();
         for _ in 0..1 + self.below(4) {
@@ -55,7 +55,7 @@ impl Random {
     }
 }
 
-/// Says which input it was when a target panics.
+/// Prints the input when a target panics.
 struct Trace<'a>(&'a [u8]);
 
 impl Drop for Trace<'_> {
@@ -78,7 +78,7 @@ fn run(target: fn(&[u8]), seeds: &[Vec<u8>], rounds: u64) {
     }
 }
 
-/// A value of each kind, packed and plain.
+/// Returns a value of each kind, packed and plain.
 fn values() -> Vec<Value> {
     let bytes = |text: &str| text.as_bytes().to_vec();
     let field = |name: &str, expiry_ms| Field { name: bytes(name), value: bytes("v"), expiry_ms };
@@ -137,7 +137,7 @@ fn dump_payload() {
         payload
     };
     run(fuzzing::dump_payload, &values().iter().map(payload).collect::<Vec<_>>(), ROUNDS);
-    // A group of a stream from before there was a place for what it has read.
+    // A group of a stream from before there was a field for the entries that it has read.
     fuzzing::dump_payload(&[0x0f, 0, 0, 0x12, 0, 1, 0, 0, 0, 0, 0]);
 }
 

@@ -1,5 +1,5 @@
 //! Files of redis-server 7.0, and encodings of older versions. `scripts/rdb-interop` made them and
-//! says what is in them; there, a redis-server loads them, too, and is asked what it found.
+//! describes their content. It also loads them into a redis-server and compares the result.
 
 use std::collections::BTreeMap;
 

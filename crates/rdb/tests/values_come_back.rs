@@ -1,4 +1,4 @@
-//! Any value comes back from a file and from a payload, in every version that is written.
+//! Any value survives a file and a payload, in every version that can be written.
 
 use std::sync::Arc;
 
@@ -13,7 +13,7 @@ use tierce_rdb::{
     StreamEntry, StreamId, StreamState, Writer, WriterOptions, dump,
 };
 
-/// Strings of all forms: numbers, short, long enough to be packed no longer, repetitive.
+/// Strings of all forms: numbers, short ones, ones too long to be packed, repetitive ones.
 fn string() -> impl Strategy<Value = Vec<u8>> {
     prop_oneof![
         vec(any::<u8>(), 0..30),
@@ -35,7 +35,7 @@ fn id() -> impl Strategy<Value = StreamId> {
     (0..50_u64, 0..5_u64).prop_map(|(ms, seq)| StreamId { ms: ms * ms * ms, seq })
 }
 
-/// Below what the format has room for.
+/// Times within the limit of the format.
 fn time_ms() -> impl Strategy<Value = u64> {
     0..(1_u64 << 48)
 }
@@ -95,7 +95,7 @@ fn hash(expiry: impl Strategy<Value = Option<u64>>) -> impl Strategy<Value = Val
     })
 }
 
-/// Values that all versions can hold.
+/// Values that all versions support.
 fn value() -> impl Strategy<Value = Value> {
     let integers = btree_set(any::<i64>(), 1..600).prop_map(|members| {
         Value::Set(members.into_iter().map(|member| member.to_string().into_bytes()).collect())
@@ -189,7 +189,7 @@ proptest! {
     }
 }
 
-/// A stream without what an encoding has no room for.
+/// Returns a stream without the parts that an encoding does not store.
 fn as_encoded(mut stream: Stream, encoding: Encoding) -> Stream {
     if encoding == Encoding::Stream {
         stream.state.max_deleted_id = StreamId::default();

@@ -1,12 +1,12 @@
 //! A stream of bytes with offsets, shared by all its readers.
 //!
-//! One thread appends. Any number of readers take what they lack, each at its own speed, and all from the same
-//! memory. The recent past is kept for readers that come back ([`Backlog::reader_at`]); older bytes are kept only while
-//! a reader still needs them.
+//! One thread appends. Any number of readers read, each at its own speed, and all from the same memory. The recent
+//! past is kept for readers that reconnect ([`Backlog::reader_at`]); older bytes are kept only while a reader still
+//! needs them.
 //!
-//! Memory: the recent past, and what the slowest reader has yet to take, which is at most the lag that it is
-//! allowed, rounded up to blocks. A reader that lags more is [lost](Taken::Lost). The appending thread never waits for
-//! a reader, unless it asks to ([`Backlog::wait_for_readers`]).
+//! Memory: the recent past and the unread bytes of the slowest reader, rounded up to blocks. The allowed lag bounds
+//! the latter: a reader that lags more is [lost](Taken::Lost). The appending thread never waits for a reader,
+//! unless it calls [`Backlog::wait_for_readers`].
 
 use std::collections::{HashMap, VecDeque};
 use std::ops::RangeInclusive;
@@ -15,21 +15,21 @@ use std::time::{Duration, Instant};
 
 use parking_lot::{Condvar, Mutex};
 
-/// The bytes are in blocks of this size; what is no longer needed is freed block by block.
+/// Size of a block of bytes; bytes that are no longer needed are freed block by block.
 const BLOCK_BYTES: usize = 16 << 10;
 
-/// So many blocks at most wait to be used again, as many as are appended at once under load: allocating and freeing
-/// them each time costs page faults.
+/// Upper bound of free blocks kept for reuse: the number that is appended at once under load. Allocating and
+/// freeing them each time would cost page faults.
 const SPARE_MAX: usize = 4;
 
-/// What a reader got.
+/// Result of a read.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Taken {
-    /// So many bytes, and there may be more.
+    /// This many bytes were read; there may be more.
     Bytes(usize),
-    /// Nothing: it has all there are.
+    /// The reader has read everything.
     Nothing,
-    /// The bytes that it misses are gone: it has lagged too much.
+    /// The bytes that the reader needs are gone: it lagged too much.
     Lost,
 }
 
@@ -37,28 +37,28 @@ pub enum Taken {
 #[derive(Debug)]
 pub struct Backlog {
     state: Mutex<State>,
-    /// A reader has taken something, or is there no more.
+    /// Notified when a reader has read something or is gone.
     progress: Condvar,
 }
 
 #[derive(Debug)]
 struct State {
-    /// All are full but the last one.
+    /// All blocks are full except the last one.
     blocks: VecDeque<Vec<u8>>,
-    /// The offset of the first byte in them.
+    /// Offset of the first byte in `blocks`.
     begin: u64,
-    /// The offset behind the last byte.
+    /// Offset behind the last byte.
     end: u64,
-    /// So much of the past is kept for readers to come.
+    /// Number of past bytes kept for future readers.
     kept_bytes: usize,
-    /// Where readers are.
+    /// Offset of each reader, by its key.
     readers: HashMap<u64, u64>,
     next_reader: u64,
-    /// Empty blocks, to be used again.
+    /// Empty blocks for reuse.
     spare: Vec<Vec<u8>>,
 }
 
-/// One that reads the stream. Dropping it frees what is kept for it.
+/// Reader of the stream. Dropping it frees the bytes that are kept for it.
 #[derive(Debug)]
 pub struct Reader {
     backlog: Arc<Backlog>,
@@ -66,7 +66,7 @@ pub struct Reader {
 }
 
 impl Backlog {
-    /// A stream that begins at an offset, and keeps so much of its past.
+    /// Returns a stream that begins at an offset, and keeps this many past bytes.
     #[must_use]
     pub fn new(begin: u64, kept_bytes: usize) -> Arc<Self> {
         let state = State {
@@ -81,8 +81,8 @@ impl Backlog {
         Arc::new(Self { state: Mutex::new(state), progress: Condvar::new() })
     }
 
-    /// Appends, and forgets what nothing needs any more. Readers that lag more than `lag_max` behind the new end are
-    /// lost; zero is no limit. Returns the new end.
+    /// Appends bytes, and frees blocks that nobody needs any more. Readers that lag more than `lag_max` behind the
+    /// new end are lost; zero means no limit. Returns the new end.
     pub fn append(&self, bytes: &[u8], lag_max: usize) -> u64 {
         let mut state = self.state.lock();
         state.push(bytes);
@@ -94,34 +94,34 @@ impl Backlog {
         state.end
     }
 
-    /// The offset behind the last byte.
+    /// Returns the offset behind the last byte.
     #[must_use]
     pub fn end(&self) -> u64 {
         self.state.lock().end
     }
 
-    /// The offsets from which a reader can begin.
+    /// Returns the offsets at which a reader can begin.
     #[must_use]
     pub fn offsets(&self) -> RangeInclusive<u64> {
         let state = self.state.lock();
         state.begin..=state.end
     }
 
-    /// Memory that the bytes occupy.
+    /// Returns the memory of all blocks.
     #[must_use]
     pub fn memory_bytes(&self) -> usize {
         let state = self.state.lock();
         (state.blocks.len() + state.spare.len()) * BLOCK_BYTES
     }
 
-    /// Keeps so much of the past from now on.
+    /// Changes the number of past bytes that are kept.
     pub fn set_kept_bytes(&self, kept_bytes: usize) {
         let mut state = self.state.lock();
         state.kept_bytes = kept_bytes;
         state.trim();
     }
 
-    /// Forgets all, and begins anew at an offset. All readers are lost.
+    /// Removes all bytes, and restarts at an offset. All readers are lost.
     pub fn restart(&self, begin: u64) {
         let mut state = self.state.lock();
         state.readers.clear();
@@ -131,7 +131,7 @@ impl Backlog {
         self.progress.notify_all();
     }
 
-    /// All readers are lost. The bytes stay for those that come back.
+    /// Loses all readers. The bytes stay for those that reconnect.
     pub fn lose_readers(&self) {
         let mut state = self.state.lock();
         state.readers.clear();
@@ -140,7 +140,7 @@ impl Backlog {
         self.progress.notify_all();
     }
 
-    /// A reader that begins at an offset, if the bytes from there on are kept.
+    /// Returns a reader that begins at an offset, if the bytes from there on are kept.
     #[must_use]
     pub fn reader_at(self: &Arc<Self>, offset: u64) -> Option<Reader> {
         let mut state = self.state.lock();
@@ -153,8 +153,8 @@ impl Backlog {
         Some(Reader { backlog: Arc::clone(self), key })
     }
 
-    /// Waits until no reader misses more than `lag_max` bytes, but no longer than `patience` without any reader
-    /// taking something: those that lag are lost then. Returns whether there are readers.
+    /// Waits until no reader lags more than `lag_max` bytes. If no reader makes progress for `patience`, the
+    /// lagging readers are lost. Returns true if there are readers.
     pub fn wait_for_readers(&self, lag_max: usize, patience: Duration) -> bool {
         let mut state = self.state.lock();
         let mut deadline = Instant::now() + patience;
@@ -198,7 +198,7 @@ impl State {
         self.readers.values().min().copied()
     }
 
-    /// Frees the blocks that neither a reader needs nor the recent past has.
+    /// Frees the blocks that neither a reader nor the recent past needs.
     fn trim(&mut self) {
         let oldest_kept = self.end.saturating_sub(self.kept_bytes as u64);
         let oldest = self.slowest().map_or(oldest_kept, |at| at.min(oldest_kept));
@@ -215,7 +215,7 @@ impl State {
         }
     }
 
-    /// Appends to `into` what is behind `from`, at most `max` bytes of it. How much.
+    /// Appends to `into` at most `max` of the bytes behind `from`. Returns their number.
     fn copy(&self, from: u64, max: usize, into: &mut Vec<u8>) -> usize {
         let behind = (from - self.begin) as usize;
         let (mut index, mut at) = (behind / BLOCK_BYTES, behind % BLOCK_BYTES);
@@ -231,7 +231,7 @@ impl State {
 }
 
 impl Reader {
-    /// Appends to `into` what comes next, at most `max` bytes.
+    /// Appends to `into` at most `max` of the next bytes.
     pub fn take(&mut self, max: usize, into: &mut Vec<u8>) -> Taken {
         let mut state = self.backlog.state.lock();
         let Some(from) = state.readers.get(&self.key).copied() else { return Taken::Lost };
@@ -248,13 +248,13 @@ impl Reader {
         Taken::Bytes(count)
     }
 
-    /// Where it is, unless it is lost.
+    /// Returns its offset, unless it is lost.
     #[must_use]
     pub fn offset(&self) -> Option<u64> {
         self.backlog.state.lock().readers.get(&self.key).copied()
     }
 
-    /// How many bytes it has yet to take; `None` if it is lost.
+    /// Returns the number of unread bytes; `None` if it is lost.
     #[must_use]
     pub fn lag(&self) -> Option<u64> {
         let state = self.backlog.state.lock();
@@ -279,7 +279,7 @@ mod tests {
 
     use super::*;
 
-    /// The byte at an offset.
+    /// Returns the byte at an offset.
     fn byte(at: u64) -> u8 {
         (at % 251) as u8
     }
@@ -310,8 +310,8 @@ mod tests {
     proptest! {
         #![proptest_config(ProptestConfig::with_cases(effort(256)))]
 
-        /// Readers get the bytes at their offsets, whatever comes and goes; what is promised to be kept is kept,
-        /// and not much more.
+        /// Readers get the bytes at their offsets, whatever other readers do. The guaranteed past is kept, and not
+        /// much more.
         #[test]
         fn readers_get_the_stream(begin in 0..1000_u64, steps in prop::collection::vec(step(), 1..80)) {
             const LAG_MAX: usize = 6 * BLOCK_BYTES;
@@ -319,7 +319,7 @@ mod tests {
             let backlog = Backlog::new(begin, kept);
             let mut end = begin;
             let mut readers: Vec<(Reader, u64)> = Vec::new();
-            // The most that was promised to be kept when the bytes before `end` came.
+            // Oldest offset that was guaranteed when the bytes before `end` were appended.
             let mut oldest = begin;
             for step in steps {
                 match step {

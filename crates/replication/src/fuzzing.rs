@@ -1,33 +1,37 @@
-//! What the fuzz target for links does with its bytes; see `tierce_wire::fuzzing`.
+//! Body of the fuzz target for links; see `tierce_wire::fuzzing`.
 //!
 //! It panics when a guarantee is violated. Not part of the crate's interface.
 
 use std::fmt::Write as _;
 
 use crate::identity::ReplicationId;
-use crate::link::{Event, Introduction, Link, LinkError, Place};
+use crate::link::{Event, Introduction, Link, LinkError, Position};
 
-/// What a primary says makes the same events wherever it was cut, and the replica asks for the same.
+/// Checks that events and requests of a replica do not depend on how the primary's bytes were split.
 pub fn replication_link(data: &[u8]) {
     let Some((&parameters, input)) = data.split_first() else { return };
-    let has_place = parameters % 2 == 1;
+    let has_position = parameters % 2 == 1;
     let piece = 1 + usize::from(parameters / 2);
-    assert_eq!(heard(input, has_place, piece), heard(input, has_place, input.len().max(1)));
+    assert_eq!(heard(input, has_position, piece), heard(input, has_position, input.len().max(1)));
 }
 
-/// The events, the output, and the end of a link to which bytes come in pieces.
-fn heard(input: &[u8], has_place: bool, piece: usize) -> (String, Vec<u8>, Result<(), LinkError>) {
+/// Returns the events, the output, and the result of a link that receives an input in pieces.
+fn heard(
+    input: &[u8],
+    has_position: bool,
+    piece: usize,
+) -> (String, Vec<u8>, Result<(), LinkError>) {
     let introduction =
         Introduction { password: Some(b"secret".to_vec()), ..Introduction::default() };
     let id = ReplicationId::from_random([7; 20]);
-    let mut link = Link::new(&introduction, has_place.then_some(Place { id, offset: 41 }));
+    let mut link = Link::new(&introduction, has_position.then_some(Position { id, offset: 41 }));
     let mut events = String::new();
     let mut file = Vec::new();
     let ended = input.chunks(piece).try_for_each(|bytes| {
         link.receive(bytes);
         while let Some(event) = link.next()? {
             match event {
-                // How a file is divided may depend on the cuts, and whether an empty line comes with what is behind it.
+                // Pieces of a file and the grouping of empty lines may depend on the split.
                 Event::Payload(bytes) | Event::Blank(bytes) => file.extend_from_slice(bytes),
                 Event::Command { args, bytes, offset } => {
                     file.extend_from_slice(bytes);

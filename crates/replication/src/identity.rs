@@ -1,7 +1,7 @@
-//! The replication id of a stream, and which replicas may continue in it.
+//! The replication id of a stream, and the decision which replicas may continue in it.
 //!
-//! A replica that is promoted can continue the stream of its old primary under a new id. It remembers the old id with
-//! the offset up to which it has that stream, so that the other replicas can continue with it without a full copy.
+//! A promoted replica can continue the stream of its old primary under a new id. It remembers the old id with the
+//! offset up to which it has that stream, so that the other replicas can continue with it without a full copy.
 //!
 //! Offsets count bytes: at offset `n`, `n` bytes of the stream are known. `PSYNC` names the first byte that is
 //! *missing*, which is one more.
@@ -9,25 +9,25 @@
 use std::fmt;
 use std::ops::RangeInclusive;
 
-/// Length of a name.
+/// Length of a replication id.
 pub const ID_LEN: usize = 40;
 
-/// The name of a stream: forty characters, hexadecimal digits where Tierce and Redis make them.
+/// Replication id of a stream: forty characters. Tierce and Redis use hexadecimal digits.
 #[derive(Clone, Copy, PartialEq, Eq, Hash)]
 pub struct ReplicationId([u8; ID_LEN]);
 
 impl ReplicationId {
-    /// No stream has this name; INFO shows it where there is none.
+    /// Placeholder that no stream has as its id; INFO shows it if there is no id.
     pub const NONE: Self = Self([b'0'; ID_LEN]);
 
-    /// A name from forty printable characters.
+    /// Parses an id of forty printable characters.
     #[must_use]
     pub fn parse(text: &[u8]) -> Option<Self> {
         let id: [u8; ID_LEN] = text.try_into().ok()?;
         id.iter().all(u8::is_ascii_graphic).then_some(Self(id))
     }
 
-    /// A new name from random bytes.
+    /// Builds a new id from random bytes.
     #[must_use]
     pub fn from_random(bytes: [u8; ID_LEN / 2]) -> Self {
         const DIGITS: &[u8; 16] = b"0123456789abcdef";
@@ -39,7 +39,7 @@ impl ReplicationId {
         Self(id)
     }
 
-    /// The forty characters.
+    /// Returns the forty characters.
     #[must_use]
     pub fn as_bytes(&self) -> &[u8; ID_LEN] {
         &self.0
@@ -58,83 +58,83 @@ impl fmt::Debug for ReplicationId {
     }
 }
 
-/// The name of a server's stream, and the one it had before.
+/// Present and previous id of a server's stream.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Identity {
-    /// The name of the stream.
+    /// Id of the stream.
     pub id: ReplicationId,
-    /// The name that the stream had up to some offset.
+    /// Id that the stream had up to some offset.
     pub previous: Option<Previous>,
 }
 
-/// The name that a stream had before.
+/// Previous id of a stream.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Previous {
-    /// The name.
+    /// The id.
     pub id: ReplicationId,
-    /// The offset up to which the stream had it.
+    /// Offset up to which the stream had it.
     pub until: u64,
 }
 
-/// What a replica asks for with `PSYNC`.
+/// Request of a replica with `PSYNC`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Wish {
-    /// `PSYNC ? -1`, or a name that no stream can have.
+    /// `PSYNC ? -1`, or an id that no stream can have.
     FullCopy,
-    /// To go on in a stream.
+    /// Continue in a stream.
     Rest {
-        /// Its name.
+        /// Its id.
         id: ReplicationId,
-        /// The first byte that is missing, counted from 1.
+        /// First missing byte, counted from 1.
         first_missing: i64,
     },
 }
 
 impl Wish {
-    /// From the arguments of `PSYNC`.
+    /// Parses the arguments of `PSYNC`.
     #[must_use]
     pub fn new(id: &[u8], first_missing: i64) -> Self {
         ReplicationId::parse(id).map_or(Self::FullCopy, |id| Self::Rest { id, first_missing })
     }
 }
 
-/// Why a replica cannot go on, as the log tells it.
+/// Reason why a replica cannot continue, as logged.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum Refusal {
-    /// It wants all.
+    /// It asks for a full copy.
     #[error("it asks for a full copy")]
     Asked,
-    /// Its stream is another one.
+    /// Its stream is a different one.
     #[error("it knows another stream")]
     OtherStream,
-    /// It is ahead of the place where the streams part.
+    /// Its offset is behind the point at which the two streams diverge.
     #[error("it knows more of the previous stream than this server has")]
     Ahead,
-    /// The bytes from there on are not kept any more, or are not there yet.
+    /// The bytes from its offset on are no longer kept, or do not exist yet.
     #[error("the backlog does not have what it misses")]
     NotKept,
 }
 
 impl Identity {
-    /// A stream with a new name and no past.
+    /// Returns the identity of a new stream without a previous id.
     #[must_use]
     pub fn new(id: ReplicationId) -> Self {
         Self { id, previous: None }
     }
 
-    /// The stream gets a new name at `offset`; what is known of it so far keeps the old one, too.
+    /// Gives the stream a new id at `offset`. The part before `offset` is still valid under the old id.
     #[must_use]
     pub fn renamed(self, id: ReplicationId, offset: u64) -> Self {
         Self { id, previous: Some(Previous { id: self.id, until: offset }) }
     }
 
-    /// Whether a replica may go on, and from which offset. `kept` are the offsets from which the backlog can go on.
+    /// Decides if a replica may continue, and returns its offset. The backlog can continue from the offsets `kept`.
     ///
     /// # Errors
-    /// When it needs a full copy, the reason.
+    /// Returns the reason why it needs a full copy.
     pub fn decide(&self, wish: Wish, kept: Option<RangeInclusive<u64>>) -> Result<u64, Refusal> {
         let Wish::Rest { id, first_missing } = wish else { return Err(Refusal::Asked) };
-        // A replica that has nothing yet misses the first byte. Zero and less are nonsense.
+        // A replica without data misses the first byte. Zero and negative numbers are invalid.
         let known = u64::try_from(first_missing).ok().and_then(|first| first.checked_sub(1));
         let known = known.ok_or(Refusal::NotKept)?;
         if id != self.id {
@@ -179,7 +179,7 @@ mod tests {
         #[rustfmt::skip]
         let cases = [
             (plain, Wish::FullCopy, kept.clone(), Err(Refusal::Asked)),
-            // The edges of what is kept: nothing missing, everything of it missing, one more.
+            // The limits of the kept range: no byte missing, all of them missing, one more.
             (plain, rest(now, 201), kept.clone(), Ok(200)),
             (plain, rest(now, 101), kept.clone(), Ok(100)),
             (plain, rest(now, 100), kept.clone(), Err(Refusal::NotKept)),
@@ -187,7 +187,7 @@ mod tests {
             (plain, rest(now, 101), None, Err(Refusal::NotKept)),
             (plain, rest(other, 150), kept.clone(), Err(Refusal::OtherStream)),
             (plain, rest(before, 150), kept.clone(), Err(Refusal::OtherStream)),
-            // After a promotion at 150: who knows as much of the old stream may go on, who knows more may not.
+            // After a promotion at 150: a replica that is not ahead in the old stream may continue.
             (promoted, rest(before, 151), kept.clone(), Ok(150)),
             (promoted, rest(before, 152), kept.clone(), Err(Refusal::Ahead)),
             (promoted, rest(before, 101), kept.clone(), Ok(100)),

@@ -1,8 +1,8 @@
-//! Redis' replication as bytes and decisions: what both sides know, without sockets, threads of their own or clocks.
+//! Redis' replication as bytes and decisions, for both sides, without sockets, threads of its own or clocks.
 //!
-//! A primary turns its changes into a stream of commands. Each byte of the stream has an offset, and the stream has a
-//! name, its *replication id*. A replica that has lost its connection asks for the rest of a stream by name and
-//! offset; [`identity`] decides whether it may go on there, and [`backlog`] has the bytes.
+//! A primary turns its changes into a stream of commands. Each byte of the stream has an offset, and the stream has
+//! a *replication id*. A replica that lost its connection asks for the rest of a stream by id and offset;
+//! [`identity`] decides if it may continue there, and [`backlog`] has the bytes.
 
 pub mod backlog;
 #[doc(hidden)]

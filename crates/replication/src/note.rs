@@ -1,19 +1,18 @@
-//! How the stream says what is noted of an item of memcached: its flags and marks.
+//! Encoding of memcached's flags and marks of an item in the replication stream.
 //!
-//! Redis has no command for that, and every server that reads the stream executes the same commands. So the stream says
-//! it by a call that does nothing on other servers: `SETRANGE key number ""`, for nothing is written at any offset. The
-//! key is named as keys are, so that whatever locks, queues or filters commands by their keys does that here, too. As an
-//! offset the number is beyond any string:
-//!
+//! Redis has no command for them, and every reader of the stream executes the same commands. So the stream carries
+//! them in a call that has no effect on other servers: `SETRANGE key number ""` writes nothing at any offset. The
+//! key is an ordinary argument, so that everything that locks, queues or filters commands by key works here, too.
+//! As an offset, the number is beyond any string:
 //! | bits | |
 //! |---|---|
 //! | 48-63 | 0x5449 |
 //! | 35-47 | 0 |
-//! | 34 | flags are given |
-//! | 32-33 | marks: out of date, and that a reader is to store another value |
-//! | 0-31 | the flags, 0 if none are given: the item keeps those that it has |
+//! | 34 | flags are present |
+//! | 32-33 | marks: stale, and that a reader must store another value |
+//! | 0-31 | the flags; 0 if they are absent: the item then keeps its flags |
 //!
-//! A plain `SET` of the key forgets all of it, as on the primary.
+//! A plain `SET` of the key clears flags and marks, as on the primary.
 
 use tierce_keyspace::Marks;
 
@@ -23,7 +22,7 @@ const WON: u64 = 1 << 33;
 const STALE: u64 = 1 << 32;
 const FLAGS: u64 = u32::MAX as u64;
 
-/// The number that says this.
+/// Encodes flags and marks as a number.
 #[must_use]
 pub fn encode(flags: Option<u32>, marks: Marks) -> u64 {
     let has = |is_set: bool, bit| if is_set { bit } else { 0 };
@@ -33,7 +32,7 @@ pub fn encode(flags: Option<u32>, marks: Marks) -> u64 {
         | u64::from(flags.unwrap_or(0))
 }
 
-/// What a number says; `None` of one that is only an offset.
+/// Decodes a number; `None` if it is only an offset.
 #[must_use]
 pub fn decode(number: u64) -> Option<(Option<u32>, Marks)> {
     let known = SIGN | HAS_FLAGS | WON | STALE | FLAGS;

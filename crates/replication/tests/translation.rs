@@ -1,4 +1,4 @@
-//! Records of a keyspace as commands: what is bounded, what belongs together, and what each server understands.
+//! Keyspace records as commands: their bounds, their transactions, and the commands that each server understands.
 
 use std::mem;
 use std::sync::{Arc, Mutex};
@@ -28,7 +28,7 @@ impl Source {
     fn new() -> Self {
         let records = Arc::<Records>::default();
         let log = Some(Arc::clone(&records) as Arc<dyn LogSink>);
-        // So that what is large here is some hundred records.
+        // Makes large values of this test span some hundred records.
         let log_sizes = Sizes { piece_len: 4096, ..Sizes::default() };
         let options = Options { log, log_sizes, ..Options::default() };
         let keyspace = Arc::new(Keyspace::new(options).unwrap());

@@ -1,5 +1,5 @@
-//! A server with a fault that `scripts/linearizability` has to find: its transactions do not lock what they need
-//! together, so others come between their commands. It takes the command line of the server.
+//! A server with a fault that `scripts/linearizability` has to find: its transactions do not lock their keys together,
+//! so other clients' commands run in between. It takes the command line of the server.
 
 use std::error::Error;
 

@@ -1,18 +1,18 @@
-//! Replies that wait until the log has reached the device, or the bucket.
+//! Replies that wait until the log is on the device, or in the bucket.
 //!
-//! Under `appendfsync always`, or where a client asked for it, the replies to a batch with writes are held
-//! back until the log is on the device up to the last write of the batch. Each batch waits for its own
-//! writes only: a client that keeps writing gets the replies that a sync has covered while it writes more.
+//! With `appendfsync always`, or if a client asked for it, the replies to a batch with writes are deferred until the
+//! log is on the device up to the last write of the batch. Each batch waits only for its own writes: a client that
+//! keeps writing gets the replies that a sync has covered.
 //!
-//! At the level `bucket`, all replies wait, also those of reads and errors: until the log in the bucket has what was
-//! executed before them by any client, so that no reply shows what the loss of this machine would undo. Replies that
-//! tell of the server alone do not wait: monitoring is needed most when the bucket is away.
+//! At the level `bucket`, all replies wait, also those to reads and errors, until the bucket has the log of everything
+//! that any client executed before them. So no reply shows data that the loss of this machine would undo. Replies about
+//! the server alone do not wait: monitoring is needed most when the bucket is unreachable.
 //!
-//! With `bucket-takeover yes`, all replies wait as well while the lease is over, and none is sent by a process that is
-//! deposed ([`LeaseGate`](crate::commands::lease::LeaseGate) says why that is asked here, behind the execution).
+//! With `bucket-takeover yes`, all replies also wait while the lease has expired, and a deposed process sends none
+//! ([`LeaseCheck`](crate::commands::lease::LeaseGate) explains why this check comes after the execution).
 //!
-//! So the output of a connection is cut, and what is behind the cut waits with a ticket. A worker knows which of its
-//! connections wait. It asks for a sync once a turn, and checks these connections when a sync is done
+//! So the output of a connection is split, and the part behind the split waits with a ticket. A worker knows which of
+//! its connections wait. It asks for one sync per turn, and checks these connections when a sync is done
 //! ([`Notice::Durable`]).
 
 use std::ops::Range;
@@ -26,27 +26,28 @@ use crate::kernel::Kernel;
 use crate::message::Notice;
 use crate::waiting;
 
-/// A proof of the lease that never comes.
+/// Proof of the lease that never comes.
 const NEVER: u64 = u64::MAX;
 
-/// The connections of a worker that wait.
+/// Waiting connections of a worker.
 #[derive(Default)]
 pub struct Awaiting {
     conns: Vec<ConnKey>,
-    /// The log is to reach the device up to here: what this turn has found out.
+    /// Log position that the device must reach, as found in this turn.
     wanted: u64,
-    /// Something that one of them waits for has happened already.
+    /// True if an event that a connection waits for has happened already.
     is_news: bool,
-    /// Clients wait for replicas since this turn.
+    /// True if clients wait for replicas since this turn.
     asks_replicas: bool,
-    /// One of them waits for the bucket.
+    /// True if a connection waits for the bucket.
     wants_bucket: bool,
-    /// Nothing is sent before this proof: the lease was over when something was to be.
+    /// Proof of the lease that must come before anything is sent. Set when output was due after the lease had expired.
     needs_proof: Option<u64>,
 }
 
 impl Awaiting {
-    /// To be called for each session that may have written, or replied: what its output has to wait for, if it has to.
+    /// Returns the ticket that a session's output has to wait for, if any. Called for each session that may have
+    /// written or replied.
     #[inline]
     pub fn note(
         &mut self,
@@ -57,7 +58,7 @@ impl Awaiting {
         let waits = session.waits();
         let at = waits.logged.at;
         if waits.has_held() {
-            // They come when replicas have the writes; the device is reached meanwhile.
+            // Replies follow when replicas have the writes; the device syncs meanwhile.
             self.asks_replicas = true;
             if waits.logged.barrier.device {
                 self.note_device(kernel, at);
@@ -84,7 +85,7 @@ impl Awaiting {
         is_held.then_some(needed)
     }
 
-    /// Notes a line for a connection that has asked for no data: it waits for the lease alone.
+    /// Notes a line for a connection that has asked for no data: it waits only for the lease.
     pub fn note_line(
         &mut self,
         kernel: &Kernel,
@@ -104,27 +105,27 @@ impl Awaiting {
         }
     }
 
-    /// Has the log reach the device up to a place. Whether it has.
+    /// Requests a sync up to a log position. Returns true if the device has it already.
     fn note_device(&mut self, kernel: &Kernel, at: u64) -> bool {
-        // The notice of its sync may have been sent before this note: then it would wait for ever.
+        // The notice of its sync may have been sent before this note: then it would wait forever.
         let durable_log = kernel.durability.durable_log();
         if durable_log.is_none_or(|durable_log| durable_log.durable() >= at) {
             return true;
         }
         match kernel.durability.refuses_writes() {
-            // There may be no more news for this one.
+            // No further notice may come for this one.
             true => self.is_news = true,
             false => self.wanted = self.wanted.max(at),
         }
         false
     }
 
-    /// The position of the feed that output waits for.
+    /// Returns the feed position that output waits for.
     #[cold]
     fn note_bucket(&mut self, kernel: &Kernel, session: &mut AnySession, asked: bool) -> u64 {
         let tells_of_server = std::mem::take(&mut session.waits().logged.tells_of_server);
         let is_at_level = !tells_of_server && session.sync_policy(kernel) == SyncPolicy::Bucket;
-        // Replicas of an owner get only changes that are committed.
+        // Replicas of an owner get only committed changes.
         let asks = (asked || is_at_level) && (!session.is_replica() || kernel.role.is_replica());
         let position = kernel.feed.position();
         if !asks || kernel.bucket.committed() >= position {
@@ -135,7 +136,7 @@ impl Awaiting {
         position
     }
 
-    /// The proof that output waits for.
+    /// Returns the proof that output waits for.
     #[inline]
     fn note_lease(&mut self, kernel: &Kernel) -> u64 {
         match kernel.bucket.lease.holding() {
@@ -148,7 +149,7 @@ impl Awaiting {
         }
     }
 
-    /// Asks for one sync for all connections of the turn, and replicas once.
+    /// Asks for one sync for all connections of the turn, and asks replicas once.
     #[inline]
     pub fn turn_end(&mut self, kernel: &Kernel) {
         if std::mem::take(&mut self.asks_replicas) {
@@ -167,14 +168,14 @@ impl Awaiting {
         }
     }
 
-    /// Sends the replies that waited for the log, as far as it has reached the device, or the bucket.
+    /// Sends the deferred replies up to the positions that the device and the bucket have reached.
     pub fn release(&mut self, kernel: &Kernel, conns: &mut Conns<'_, AnySession>) {
         let Ticket([device, bucket, _]) = reached(kernel);
         let reached = match self.proof(kernel) {
             Proof::Until(proven) => ticket(device, bucket, proven),
             Proof::Missing => return,
             Proof::Impossible => {
-                // Another process owns the log: this one sends nothing any more.
+                // Another process owns the log: this one sends nothing more.
                 self.conns.clear();
                 return conns.for_each(|conn| conn.close_without_held());
             }
@@ -191,8 +192,8 @@ impl Awaiting {
 
     /// Asks the lease which output may be sent now.
     fn proof(&mut self, kernel: &Kernel) -> Proof {
-        let gate = &kernel.bucket.lease;
-        let needed = match gate.holding() {
+        let check = &kernel.bucket.lease;
+        let needed = match check.holding() {
             Holding::Held => {
                 self.needs_proof = None;
                 return Proof::Until(NEVER - 1);
@@ -200,7 +201,7 @@ impl Awaiting {
             Holding::Over { proof } => *self.needs_proof.get_or_insert(proof),
             Holding::Deposed => return Proof::Impossible,
         };
-        let proven = gate.proven();
+        let proven = check.proven();
         if proven < needed {
             return Proof::Missing;
         }
@@ -209,17 +210,17 @@ impl Awaiting {
     }
 }
 
-/// Output that may be sent.
+/// Output that the lease allows.
 enum Proof {
-    /// All that waits for this proof at most.
+    /// All output that waits for this proof or an earlier one.
     Until(u64),
-    /// Nothing: whether this process still owns the log is to be seen.
+    /// No output: it is not known yet whether this process still owns the log.
     Missing,
-    /// Nothing ever.
+    /// No output ever again.
     Impossible,
 }
 
-/// Gives a connection what it waited for. Whether it waits for more.
+/// Releases the output of a connection up to these positions. Returns true if the connection waits for more.
 fn still_waits(
     conn: &mut ConnMut<'_, AnySession>,
     Ticket([mut device, bucket, proven]): Ticket,
@@ -230,13 +231,13 @@ fn still_waits(
     if let Some(lost) = lost
         && conn.is_held_for(|Ticket([at, ..])| lost.start < at && at <= lost.end)
     {
-        // Those before them are sent.
+        // The replies before the lost range are sent.
         device = device.min(lost.start);
         is_lost = true;
     }
     let is_released = conn.release(ticket(device, bucket, proven));
     if !is_released && is_lost {
-        // Nothing is acknowledged that may be lost.
+        // Nothing that may be lost is acknowledged.
         conn.close_without_held();
         return false;
     }
@@ -247,7 +248,7 @@ fn still_waits(
                 true
             });
         }
-        // Its patience ends, should the device never be reached.
+        // Its timer ends the wait if the device is never reached.
         Some(_) => return true,
         None => {}
     }

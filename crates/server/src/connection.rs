@@ -1,4 +1,4 @@
-//! A connection of any protocol, and how it gets the replies that it waits for.
+//! A connection of any protocol, and the delivery of deferred replies to it.
 
 use std::sync::Arc;
 
@@ -22,20 +22,20 @@ use crate::results;
 use crate::session::Session;
 use crate::waiting::{Awaited, Waits};
 
-/// A connection of any protocol. Which one it is has a byte of its own: each request asks for that several times, and a
-/// mark among the states of [`Waits`] takes twice as long to read.
+/// Session of any protocol. The discriminant has a byte of its own: each request reads it several times, and a niche in
+/// the states of [`Waits`] takes twice as long to read.
 #[repr(u8)]
 pub enum AnySession {
-    /// Speaks RESP.
+    /// Session that speaks RESP.
     Resp(Session),
-    /// Speaks a protocol of memcached.
+    /// Session that speaks a memcached protocol.
     Memcached(memcached::Session),
-    /// Speaks PedroKV.
+    /// Session that speaks PedroKV.
     PedroKv(pedrokv::Session),
 }
 
 impl AnySession {
-    /// The part that others may see.
+    /// Returns the part that other threads may see.
     #[inline]
     pub fn client(&self) -> &Arc<Client> {
         match self {
@@ -45,7 +45,7 @@ impl AnySession {
         }
     }
 
-    /// Becomes a user who need not say a password.
+    /// Makes it a user that needs no password.
     pub fn become_user(&mut self, rights: Rights) {
         match self {
             Self::Resp(session) => session.caller.become_user(rights, true),
@@ -54,7 +54,7 @@ impl AnySession {
         }
     }
 
-    /// What it waits for.
+    /// Returns the state of its waiting.
     #[inline]
     pub fn waits(&mut self) -> &mut Waits {
         match self {
@@ -64,7 +64,7 @@ impl AnySession {
         }
     }
 
-    /// How durable what it replies is.
+    /// Returns the durability level of its replies.
     #[inline]
     pub fn sync_policy(&self, kernel: &Kernel) -> SyncPolicy {
         match self {
@@ -73,7 +73,7 @@ impl AnySession {
         }
     }
 
-    /// What commands see of it. Others than RESP have no commands that reply later.
+    /// Returns the part that commands see. Only RESP has commands that reply later.
     pub fn caller(&mut self) -> Option<&mut Caller> {
         match self {
             Self::Resp(session) => Some(&mut session.caller),
@@ -81,7 +81,7 @@ impl AnySession {
         }
     }
 
-    /// Its output limits.
+    /// Returns its output limits.
     #[cold]
     pub fn output_class(&self, kernel: &Kernel) -> OutputClass {
         match self {
@@ -91,12 +91,12 @@ impl AnySession {
         }
     }
 
-    /// Whether it gets messages.
+    /// Returns true if it receives published messages.
     pub fn is_subscribed(&self) -> bool {
         matches!(self, Self::Resp(session) if session.caller.is_subscribed())
     }
 
-    /// Whether it had still to say a password when it was served last.
+    /// Returns true if it was not authenticated when it was last served.
     #[inline]
     pub fn is_stranger(&self) -> bool {
         match self {
@@ -106,18 +106,18 @@ impl AnySession {
         }
     }
 
-    /// Whether it is a replica that gets the stream or a copy.
+    /// Returns true for a replica that gets the stream or a copy.
     pub fn is_replica(&self) -> bool {
         matches!(self, Self::Resp(session) if session.caller.replica().is_some())
     }
 
-    /// Whether it watches all commands.
+    /// Returns true if it runs MONITOR.
     pub fn is_monitor(&self) -> bool {
         matches!(self, Self::Resp(session) if session.caller.monitor)
     }
 }
 
-/// The output limits of a client that speaks RESP.
+/// Returns the output limits of a client that speaks RESP.
 #[inline]
 pub fn output_class_of(caller: &Caller) -> OutputClass {
     if caller.replica().is_some() {
@@ -129,8 +129,8 @@ pub fn output_class_of(caller: &Caller) -> OutputClass {
     }
 }
 
-/// Writes the reply that a client waits for, and has it go on, if `write` has a reply to what it waits for.
-/// Whether the client goes on.
+/// Writes the reply that a client waits for and resumes the client, if `write` has a reply for it. Returns true if the
+/// client is resumed.
 pub fn answer(
     conn: &mut ConnMut<'_, AnySession>,
     write: impl FnOnce(&Awaited, &mut Reply<'_>) -> bool,
@@ -151,29 +151,29 @@ pub fn answer(
     true
 }
 
-/// What becomes of a connection whose replies have waited for replicas.
+/// Fate of a connection whose replies have waited for replicas.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Settled {
-    /// It goes on.
+    /// It continues.
     Goes,
-    /// It ends behind these replies.
+    /// It ends after these replies.
     Closes,
-    /// It ends without them: its protocol has no words for a write that is done and not confirmed.
+    /// It ends without them: its protocol cannot express that a write is done but not confirmed.
     ClosesUnanswered,
 }
 
-/// Writes the replies that have waited for replicas. The connection waits for nothing more.
+/// Writes the replies that have waited for replicas. The connection then waits for nothing.
 pub fn settle(
     kernel: &Kernel,
     session: &mut AnySession,
     output: &mut Output,
     is_confirmed: bool,
 ) -> Settled {
-    // As a replica, the server has no more to say to a client that has waited.
+    // A server that has become a replica sends nothing more to a client that has waited.
     let is_closing = session.client().is_closing();
     let waits = session.waits();
     let Some(held) = waits.end_held() else { return Settled::Goes };
-    // An error tells of nothing that the device has to have.
+    // An error acknowledges no write, so it need not wait for the device.
     waits.logged.barrier.device &= is_confirmed;
     let closes = held.closes || is_closing;
     match session.caller() {
@@ -182,7 +182,7 @@ pub fn settle(
             let errors = held.replies.iter().filter(|held| held.has_written && !is_confirmed);
             errors.for_each(|_| kernel.count_error(&held.error(), None));
             held.write(is_confirmed, output, proto);
-            // What has come meanwhile follows the replies.
+            // Messages that arrived meanwhile follow the replies.
             caller.catch_up(&kernel.pubsub, output, proto);
         }
         None if is_confirmed => held.write(true, output, Proto::Resp2),
@@ -191,8 +191,8 @@ pub fn settle(
     if closes { Settled::Closes } else { Settled::Goes }
 }
 
-/// The same for a client that waits for replicas, by an answer that tells nothing but what has failed. Whether the
-/// client has its replies.
+/// Does this for a client that waits for replicas, with an answer that says only whether they confirmed. Returns true
+/// if the client got its replies.
 fn deliver_confirmation(
     kernel: &Kernel,
     conn: &mut ConnMut<'_, AnySession>,
@@ -201,7 +201,7 @@ fn deliver_confirmation(
     let (session, output) = conn.split();
     match settle(kernel, session, output, is_confirmed) {
         settled @ (Settled::Goes | Settled::Closes) => {
-            // It ends when it is called, behind replies that the device may still hold up.
+            // It ends when it is next called, after replies that may still wait for the device.
             if settled == Settled::Closes {
                 session.client().set(ClientFlags::CLOSING, true);
             }
@@ -216,7 +216,7 @@ fn deliver_confirmation(
     }
 }
 
-/// Drops an answer to a client that has gone.
+/// Drops an answer to a client that is gone.
 pub fn lose(kernel: &Kernel, answer: &Answer) {
     if let Answered::Later(awaited) = &answer.reply {
         blocking::nobody_waits(kernel, answer.to.conn().worker, awaited);
@@ -226,29 +226,29 @@ pub fn lose(kernel: &Kernel, answer: &Answer) {
     }
 }
 
-/// The places that output waits for: in the log on the device, in the feed for the bucket, and among the proofs of the
+/// Returns a ticket for output: it waits for the log on the device, for the feed in the bucket and for a proof of the
 /// lease.
 pub fn ticket(device: u64, bucket: u64, proof: u64) -> Ticket {
     Ticket([device, bucket, proof])
 }
 
-/// The places that the device and the bucket have come to, for output that waits for no proof. Without a log there is
-/// nothing to wait for.
+/// Returns the positions that the device and the bucket have reached, for output that waits for no proof. Without a log
+/// there is nothing to wait for.
 pub fn reached(kernel: &Kernel) -> Ticket {
     let durable_log = kernel.durability.durable_log();
     let device = durable_log.map_or(u64::MAX, |durable_log| durable_log.durable());
     ticket(device, kernel.bucket.committed(), 0)
 }
 
-/// Closes a connection that has an answer coming: what it tells of may be lost. What the client is waiting for besides
-/// is not.
+/// Closes a connection that has an answer pending, because the writes behind that answer may be lost. Earlier replies
+/// that the device and the bucket have covered are still sent.
 #[cold]
 pub fn close_unlogged(kernel: &Kernel, conn: &mut ConnMut<'_, AnySession>) {
     conn.release(reached(kernel));
     conn.close_without_held();
 }
 
-/// Gives an answer to the client that waits for it, and has it go on. Whether there was such a client.
+/// Gives an answer to the client that waits for it and resumes the client. Returns true if there was one.
 pub fn deliver(kernel: &Kernel, conn: &mut ConnMut<'_, AnySession>, answer: Answer) -> bool {
     let wait = match &answer.to {
         Destination::Reply(to) => to.wait,
@@ -275,20 +275,20 @@ pub fn deliver(kernel: &Kernel, conn: &mut ConnMut<'_, AnySession>, answer: Answ
                 caller.come_back(*from);
             }
             caller.wait_instead_for(awaited);
-            // What was held is behind no reply now.
+            // Pending messages wait for no reply now.
             let proto = caller.proto;
             caller.catch_up(&kernel.pubsub, output, proto);
-            // It is called, and suspended anew on the new terms.
+            // The call suspends it again on the new terms.
             conn.resume();
             return false;
         }
     };
     let Some(pending) = caller.end_wait() else { return false };
     if let Awaited::Keys { waiter, .. } = &pending.awaited {
-        // It is in the queues no more, unless its waiting was ended by another client.
+        // The waiter has left the queues, unless another client ended its wait.
         forget_waiter(&mut kernel.keyspace.worker_locks(caller.client.conn.worker), waiter);
     }
-    // It may be a transaction that asks for another level for what comes behind it.
+    // This may be a transaction that changes the level for later commands.
     let level = caller.replica_level(kernel);
     if let Some(from) = answer.caller {
         caller.come_back(*from);
@@ -299,10 +299,10 @@ pub fn deliver(kernel: &Kernel, conn: &mut ConnMut<'_, AnySession>, answer: Answ
             return false;
         }
         if let Some(level) = level {
-            // Later replies wait as well where this one is not heard.
+            // Later replies wait too, even if CLIENT REPLY suppresses this one.
             let held = HeldReplies::of_write(level, pending.is_heard.then_some(reply));
             kernel.wait_for_replicas(&mut caller.waits, &caller.client, held);
-            // It is called, and suspended anew on the new terms.
+            // The call suspends it again on the new terms.
             conn.resume();
             return true;
         }
@@ -310,9 +310,9 @@ pub fn deliver(kernel: &Kernel, conn: &mut ConnMut<'_, AnySession>, answer: Answ
     if pending.is_heard {
         output.append(reply);
     }
-    // As a replica, the server has no more to say to a client that has waited.
+    // A server that has become a replica sends nothing more to a client that has waited.
     caller.closing |= caller.client.is_closing();
-    // What has come meanwhile follows the reply.
+    // Messages that arrived meanwhile follow the reply.
     let proto = caller.proto;
     caller.catch_up(&kernel.pubsub, output, proto);
     caller.invalidate(&kernel.pubsub, answer.invalidation, output);
@@ -321,8 +321,8 @@ pub fn deliver(kernel: &Kernel, conn: &mut ConnMut<'_, AnySession>, answer: Answ
     true
 }
 
-/// Notes where the log ended after what an answer tells of, which is to be as durable as its command's client has
-/// `asked`. `false` if it may be lost.
+/// Notes the log position behind the writes of an answer, with the durability that the client of the command `asked`
+/// for. Returns false if these writes may be lost.
 fn note_logged(kernel: &Kernel, caller: &mut Caller, at: u64, asked: Option<SyncPolicy>) -> bool {
     let barrier = kernel.barrier_of_writes(asked, None);
     match barrier.filter(|_| !kernel.durability.refuses_writes()) {
@@ -332,7 +332,8 @@ fn note_logged(kernel: &Kernel, caller: &mut Caller, at: u64, asked: Option<Sync
     true
 }
 
-/// Gives a result to the client that gets it, whatever that does meanwhile. Whether it got it.
+/// Writes a deferred result to the client that receives it, whatever that client does meanwhile. Returns true if it got
+/// the result.
 fn deliver_result(
     kernel: &Kernel,
     conn: &mut ConnMut<'_, AnySession>,
@@ -343,7 +344,7 @@ fn deliver_result(
     // A command that found nothing waits for keys by itself.
     let Answered::With(result) = reply else { return false };
     if !kernel.end_result(deferred) {
-        // Its receiver has said that it wants none while this was on its way.
+        // The receiver declined the result while it was on its way.
         return false;
     }
     let (session, output) = conn.split();

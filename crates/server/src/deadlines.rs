@@ -1,4 +1,4 @@
-//! When results are due that clients of a worker wait for while their connections go on.
+//! Deadlines of results that clients of a worker wait for while their connections continue.
 
 use std::collections::BTreeMap;
 use std::sync::Weak;
@@ -7,21 +7,21 @@ use crate::blocking;
 use crate::clients::Deferred;
 use crate::kernel::Kernel;
 
-/// Entries from which on those are looked for whose results have come.
+/// Smallest number of entries at which those with a delivered result are removed.
 const SWEEP_MIN: usize = 64;
 
-/// The deadlines of one worker.
+/// Deadlines of one worker.
 #[derive(Default)]
 pub struct Deadlines {
-    /// By time, and in the order in which they came.
+    /// Ordered by time, then by arrival.
     due: BTreeMap<(u64, u64), Weak<Deferred>>,
     begun: u64,
-    /// At so many entries those without a result to come are removed: twice as many as were left the last time.
+    /// Number of entries at which those without a pending result are removed: twice as many as the last removal left.
     sweep_at: usize,
 }
 
 impl Deadlines {
-    /// Adds one at this time of the worker's clock.
+    /// Adds a deadline at this time of the worker's clock.
     pub fn add(&mut self, at_ms: u64, deferred: Weak<Deferred>) {
         if self.due.len() >= self.sweep_at.max(SWEEP_MIN) {
             self.due.retain(|_, deferred| deferred.strong_count() > 0);
@@ -31,7 +31,7 @@ impl Deadlines {
         self.due.insert((at_ms, self.begun), deferred);
     }
 
-    /// Ends what is due. Returns when the next one is.
+    /// Ends the waits that are due. Returns the time of the next one.
     #[inline]
     pub fn turn_end(&mut self, kernel: &Kernel, now_ms: u64) -> Option<u64> {
         if self.due.is_empty() { None } else { self.end_due(kernel, now_ms) }

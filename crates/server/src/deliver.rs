@@ -1,7 +1,7 @@
 //! Moves published messages from a worker's inbox into the outputs of its connections.
 //!
-//! A message may have thousands of receivers, and each costs a system call at the end of the turn. So a worker
-//! delivers to some of them in a turn, and serves all its other connections before it goes on.
+//! A message may have thousands of receivers, and each costs a system call at the end of the turn. So a worker delivers
+//! to some of them in a turn, and serves all its other connections before it continues.
 //!
 //! The system call is most of the cost of a message, so messages to the same receivers that follow each other
 //! closely are sent together ([`Pacing`]).
@@ -14,50 +14,50 @@ use crate::kernel::Kernel;
 use crate::pubsub::{Pending, To};
 use crate::server::conn_at;
 
-/// What one turn may cost at most: a send to each of 64 connections. That takes some 200 microseconds; waiting for the
-/// next turn adds a hundredth.
+/// Upper bound of the cost of one turn: a send to each of 64 connections. That takes some 200 microseconds; waiting for
+/// the next turn adds 1 %.
 const BUDGET_MAX: usize = 64 * SEND_COST;
 
-/// And at least. Sends take several times as long if the readers run on the same cores.
+/// Lower bound of that cost. Sends take several times as long if the readers run on the same cores.
 const BUDGET_MIN: usize = 4 * SEND_COST;
 
-/// A turn that took longer than this is followed by a smaller one: the other clients of the worker wait for its end.
+/// Duration of a turn after which the next one is smaller: the other clients of the worker wait for its end.
 const TURN_NANOS_MAX: u64 = 300_000;
 
-/// What a connection costs that has nothing else to send in this turn. A message behind another one costs 1.
+/// Cost of a connection that has nothing else to send in this turn. A message behind another one costs 1.
 const SEND_COST: usize = 16;
 
-/// Bytes that cost 1 more.
+/// Number of bytes that add 1 to the cost.
 const BYTES_PER_COST: usize = 512;
 
-/// This many bytes are delivered at once: collecting more saves little.
+/// Number of bytes that are delivered at once: collecting more saves little.
 const COLLECTED_BYTES_MAX: usize = 16 * 1024;
 
-/// A wait that collects fewer messages was useless.
+/// Number of collected messages below which a wait was useless.
 const WORTH_A_WAIT: usize = 4;
 
-/// Deliveries without a wait after a useless wait: a publisher that sends its next message only after the
-/// answer to the previous one seldom waits.
+/// Number of deliveries without a wait after a useless wait: a publisher that sends each message only after the answer
+/// to the previous one then seldom waits.
 const WITHOUT_WAIT: u32 = 64;
 
-/// When a worker delivers: at once, but to the same receivers once in a millisecond while messages come so fast that
-/// this collects several.
+/// Decides when a worker delivers: normally at once. Messages to the same receivers are delivered once per millisecond
+/// while they come so fast that this collects several.
 #[derive(Default)]
 pub struct Pacing {
-    /// The millisecond of the last delivery, and to whom it was.
+    /// Millisecond and receivers of the last delivery.
     last: Option<(u64, To)>,
-    /// Messages are collected until then.
+    /// Time until which messages are collected.
     until_ms: Option<u64>,
-    /// This many deliveries do not wait.
+    /// Number of deliveries that do not wait.
     without_wait: u32,
-    /// What the next turn may cost, within its bounds.
+    /// Cost allowed for the next turn, within its bounds.
     budget: usize,
-    /// When a turn began to deliver that could not deliver all.
+    /// Begin of a turn that could not deliver everything.
     since_nanos: Option<u64>,
 }
 
 impl Pacing {
-    /// Learns how long the deliveries of the last turn took, with the system calls at its end.
+    /// Adapts the budget to the time that the last turn's deliveries took, with the system calls at its end.
     #[inline]
     pub fn turn_begins(&mut self, kernel: &Kernel) {
         if let Some(since_nanos) = self.since_nanos.take() {
@@ -71,8 +71,8 @@ impl Pacing {
         self.budget = budget.clamp(BUDGET_MIN, BUDGET_MAX);
     }
 
-    /// Delivers what waits, as far as there is time for in one turn. When the next one has to be, if more
-    /// waits.
+    /// Delivers pending messages within the budget of one turn. Returns when the next turn has to be, if more are
+    /// pending.
     #[cold]
     pub fn deliver(
         &mut self,
@@ -92,7 +92,7 @@ impl Pacing {
             if !output.follows_unsent() {
                 return SEND_COST + bytes / BYTES_PER_COST;
             }
-            // It reads slowly, or gets its second run in this turn.
+            // The client reads slowly, or is served twice in this turn.
             let client = &session.caller.client;
             client.note_output(Client::backlog_of(output));
             kernel.clients.memory.count(client);
@@ -105,9 +105,9 @@ impl Pacing {
         Some(NextTurn::Immediately)
     }
 
-    /// Until when to collect messages, if that promises to be worth it.
+    /// Returns until when to collect messages, if that is likely to pay off.
     fn wait(&mut self, kernel: &Kernel, worker: usize, now_ms: u64) -> Option<u64> {
-        // Else a delivery is under way.
+        // Otherwise a delivery is in progress.
         let Pending { to, count, bytes } = kernel.pubsub.pending(worker)?;
         let is_little = bytes < COLLECTED_BYTES_MAX;
         if let Some(until_ms) = self.until_ms {
@@ -127,8 +127,7 @@ impl Pacing {
         None
     }
 
-    /// Whether something was delivered to these receivers a moment ago. The turn in which it was may have taken most of
-    /// a millisecond.
+    /// Returns true if these receivers got something a moment ago. That turn may have taken most of a millisecond.
     fn is_repeated(&self, to: &To, now_ms: u64) -> bool {
         let last = self.last.as_ref();
         last.is_some_and(|(last_ms, last)| now_ms <= *last_ms + 1 && last.is_same(to))

@@ -1,5 +1,4 @@
-//! The server as the event loops see it. The listener of a connection decides which protocol it
-//! speaks.
+//! The server as the event loops see it. The listener of a connection determines its protocol.
 
 use std::io;
 use std::os::fd::BorrowedFd;
@@ -35,21 +34,21 @@ use crate::suspend::on_hangup;
 use crate::tls::common_name;
 use crate::waiting::{Awaited, Obstacle};
 
-/// The state of one worker.
+/// State of one worker.
 pub struct Worker {
     pub(crate) index: usize,
     pub(crate) memory: BatchMemory,
     memcached: memcached::BatchMemory,
     pedrokv: pedrokv::BatchMemory,
-    /// When messages are delivered.
+    /// Timing of message deliveries.
     pacing: Pacing,
-    /// When results are due.
+    /// Deadlines of results.
     pub(crate) deadlines: Deadlines,
     /// Values on disk that sessions wait for.
     fetcher: Fetcher,
-    /// Connections whose replies wait.
+    /// Connections with deferred replies.
     pub(crate) awaiting: Awaiting,
-    /// Connections whose next request needs a shard that another thread holds for long.
+    /// Connections whose next request needs a shard that another thread locks for long.
     pub(crate) set_aside: SetAside,
 }
 
@@ -57,7 +56,7 @@ pub struct Worker {
 pub struct Dispatcher(pub Arc<Server>);
 
 impl Dispatcher {
-    /// Does what remains when a session has been called with input. It is quiet if neither it nor its replies wait.
+    /// Finishes a call of a session with input. A session is quiet if neither it nor its replies wait.
     #[inline(always)]
     fn after_input(
         &self,
@@ -71,14 +70,14 @@ impl Dispatcher {
         if !is_quiet {
             note_waits(server, worker, session, io);
         }
-        let apart = io.apart().map_or(0, |(_, len)| len);
+        let side_buffer = io.side_buffer().map_or(0, |(_, len)| len);
         let client = session.client();
-        client.note_backlogs(io.input().len() + apart, Client::backlog_of(io.output()));
+        client.note_backlogs(io.input().len() + side_buffer, Client::backlog_of(io.output()));
         server.clients.memory.count(client);
         if flow == Flow::Continue {
             arm_idle_timer(server, io);
         } else if flow == Flow::Close {
-            // It may have output left to send, but nothing more is done for it.
+            // It may have output left to send, but it runs nothing more.
             leave(server, session);
         } else if !is_quiet && let Some(Obstacle::Shard(shard)) = session.waits().obstacle() {
             worker.set_aside.add(shard, io.info().key);
@@ -86,7 +85,7 @@ impl Dispatcher {
         flow
     }
 
-    /// The rights of the user that a checked certificate is for (`tls-auth-clients-user`), if there is one.
+    /// Returns the rights of the user named by a verified certificate (`tls-auth-clients-user`), if there is one.
     fn rights_by(&self, certificate: &[u8]) -> Option<Rights> {
         const USER: DirectiveId = DirectiveId::of("tls-auth-clients-user");
         let server = &self.0;
@@ -185,12 +184,12 @@ impl Service for Dispatcher {
         client.active_ms.store(io.now().unix_ms as i64, Relaxed);
         let is_closing = client.is_closing();
         let was_stranger = session.is_stranger();
-        // Replies from before RESET are no stranger's.
+        // Replies from before RESET may be large: the stricter limits do not apply to them.
         if was_stranger && !io.output().follows_unsent() {
             io.set_output_class(session.output_class(server));
         }
         if is_closing && !session.waits().is_for_reply() {
-            // Others have decided that it has got its last reply.
+            // Another thread has decided that it gets no more replies.
             return Flow::Close;
         }
         let (flow, is_quiet) = match session {
@@ -202,7 +201,7 @@ impl Service for Dispatcher {
                 let caller = &session.caller;
                 caller.client.parser_bytes.store(session.parser.memory_bytes(), Relaxed);
                 if runner.has_served {
-                    // They have waited for longer than the client that pushed.
+                    // These messages have waited longer than the client that pushed.
                     io.send_mail_first();
                 }
                 let class = output_class_of(caller);
@@ -260,7 +259,7 @@ impl Service for Dispatcher {
         if !session.waits().is_idle() {
             let is_retry = session.waits().obstacle().is_some();
             let flow = patience_ends(&self.0, session, io);
-            // A request that is tried again has not replied yet, and what it replies may wait for nothing.
+            // A retried request has not replied yet, and its reply may wait for nothing.
             if !is_retry && let Some(at) = worker.awaiting.note(&self.0, io.info().key, session) {
                 io.hold_output(at);
             }
@@ -270,7 +269,7 @@ impl Service for Dispatcher {
         let idle_ms = io.now().unix_ms as i64 - session.client().active_ms.load(Relaxed);
         let waits_for_results = !session.client().results.lock().is_empty();
         if waits_for_results {
-            // When these have come it may be idle without having sent anything.
+            // Once these have arrived, the client may be idle without having sent anything.
             arm_idle_timer(&self.0, io);
         }
         let waits_for_news = session.is_monitor()
@@ -324,7 +323,7 @@ impl Service for Dispatcher {
     }
 }
 
-/// Has the worker see to what a session or its replies wait for.
+/// Registers with the worker what a session or its replies wait for.
 #[cold]
 fn note_waits(server: &Server, worker: &mut Worker, session: &mut AnySession, io: &mut Io<'_>) {
     if let Some(at) = worker.awaiting.note(server, io.info().key, session) {
@@ -332,7 +331,7 @@ fn note_waits(server: &Server, worker: &mut Worker, session: &mut AnySession, io
     }
 }
 
-/// Lets others see what waits at a client's connection, and counts it.
+/// Publishes the size of a client's pending input and output, and counts it.
 pub(crate) fn note_state(kernel: &Kernel, session: &AnySession, state: ConnState) {
     note_backlogs(session.client(), state);
     kernel.clients.memory.count(session.client());
@@ -343,7 +342,7 @@ pub(crate) fn note_backlogs(client: &Client, state: ConnState) {
     client.input_capacity.store(state.input_capacity, Relaxed);
 }
 
-/// The turn that comes first.
+/// Returns the earlier turn.
 fn earlier(a: NextTurn, b: NextTurn) -> NextTurn {
     match (a, b) {
         (NextTurn::WhenReady, other) | (other, NextTurn::WhenReady) => other,
@@ -352,7 +351,7 @@ fn earlier(a: NextTurn, b: NextTurn) -> NextTurn {
     }
 }
 
-/// The timer of a session that waits is due.
+/// Handles the timer of a session that waits.
 #[cold]
 fn patience_ends(kernel: &Kernel, session: &mut AnySession, io: &mut Io<'_>) -> Flow {
     if session.waits().has_held() {
@@ -365,20 +364,20 @@ fn patience_ends(kernel: &Kernel, session: &mut AnySession, io: &mut Io<'_>) -> 
         _ => true,
     };
     if !goes_on {
-        // Its answer is on the way.
+        // Its answer is on its way.
         return Flow::Suspend(on_hangup(session.waits()));
     }
     session.waits().go_on();
     Flow::Continue
 }
 
-/// Too few replicas have confirmed in time what a client has written.
+/// Handles a timeout: too few replicas have confirmed a client's writes in time.
 #[cold]
 fn replicas_are_late(kernel: &Kernel, session: &mut AnySession, io: &mut Io<'_>) -> Flow {
     if let Some(Awaited::Confirmations { to, .. }) = session.waits().awaited()
         && kernel.stop_confirming(*to).is_none()
     {
-        // Its answer is on the way.
+        // Its answer is on its way.
         return Flow::Suspend(on_hangup(session.waits()));
     }
     match connection::settle(kernel, session, io.output(), false) {
@@ -387,7 +386,7 @@ fn replicas_are_late(kernel: &Kernel, session: &mut AnySession, io: &mut Io<'_>)
     }
 }
 
-/// Where a client comes from; `unix_path` is where the Unix socket is, if there is one.
+/// Returns the origin of a client. `unix_path` is the path of the Unix socket, if there is one.
 fn origin(info: &ConnInfo, unix_path: &str) -> Origin {
     let unix_path = || format!("{unix_path}:0");
     let (addr, laddr, unix, local) = match info.endpoints {
@@ -409,7 +408,7 @@ fn origin(info: &ConnInfo, unix_path: &str) -> Origin {
     }
 }
 
-/// Ends what a connection waits for, and what it subscribes to.
+/// Ends the waits and subscriptions of a connection.
 fn leave(server: &Server, session: &mut AnySession) {
     if session.waits().has_held()
         && let Some(Awaited::Confirmations { to, .. }) = session.waits().awaited()
@@ -426,7 +425,7 @@ fn leave(server: &Server, session: &mut AnySession) {
     }
 }
 
-/// Moves the end of the client's patience; free when it is already armed.
+/// Restarts the client's idle timer. Costs nothing if the timer is already armed.
 #[inline]
 fn arm_idle_timer(server: &Server, io: &mut Io<'_>) {
     let timeout_ms = server.config.live().timeout_seconds() * 1000;

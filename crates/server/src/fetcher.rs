@@ -1,12 +1,11 @@
 //! Reads spilled values that sessions wait for, while the worker serves others.
 //!
-//! Each worker has its own [`Fetcher`]. Sessions register the values that they need; at the end of the
-//! turn all of these reads are submitted to the disk at once. Values that have been read by then go into
-//! memory, and a session that has all its values is called again. `tierce_storage` decides whether the
-//! kernel or threads read.
+//! Each worker has its own [`Fetcher`]. Sessions register the values that they need; at the end of the turn all of
+//! these reads are submitted to the disk at once. Values that have been read go into memory, and a session that has all
+//! its values is called again. `tierce_storage` decides whether the kernel or threads read.
 //!
-//! While memory is short no more reads begin, because each adds to it. This lasts for a limited
-//! time only, or readers would starve behind writers.
+//! While memory is short no new read begins, because each needs memory. This lasts only for `PATIENCE_MS`, or readers
+//! would starve behind writers.
 
 use std::os::fd::BorrowedFd;
 
@@ -19,34 +18,34 @@ use crate::kernel::Kernel;
 use crate::suspend::suspend;
 use crate::waiting::{Obstacle, Patience, Waits};
 
-/// Reads are held back for at most so long while memory is short.
+/// Maximum time for which reads are deferred while memory is short.
 const PATIENCE_MS: u64 = 20;
 
-/// The reads of one worker.
+/// Reads of one worker.
 #[derive(Default)]
 pub struct Fetcher {
-    /// There since the first one.
+    /// Created with the first read.
     reads: Option<ColdReads<Read>>,
     groups: Vec<Group>,
     free: Vec<usize>,
-    /// Since when reads are held back.
+    /// Time since which reads are deferred.
     held_since_ms: Option<u64>,
 }
 
-/// A value to read, and the connection that waits for it.
+/// Value to read, with the connection that waits for it.
 struct Read {
     pending: PendingRead,
     group: usize,
 }
 
-/// A session, and how many values it waits for.
+/// Session with the number of values that it waits for.
 struct Group {
     conn: ConnKey,
     left: usize,
 }
 
 impl Fetcher {
-    /// Has values read, after which the session is called again; it is to go on as returned.
+    /// Registers reads, after which the session is called again. Returns the flow with which it continues.
     pub fn fetch(
         &mut self,
         kernel: &Kernel,
@@ -55,7 +54,7 @@ impl Fetcher {
         pending_reads: Vec<PendingRead>,
     ) -> Flow {
         let Some(reads) = begin(&mut self.reads, kernel) else {
-            // The worker reads by itself then.
+            // Then the worker reads by itself.
             waits.give_up_fetching();
             return Flow::Yield;
         };
@@ -77,13 +76,13 @@ impl Fetcher {
         suspend(waits, io)
     }
 
-    /// Readable when something has been read.
+    /// Returns a descriptor that is readable when a read has completed.
     #[must_use]
     pub fn descriptor(&self) -> Option<BorrowedFd<'_>> {
         self.reads.as_ref().map(ColdReads::descriptor)
     }
 
-    /// Begins what was asked for in this turn, and hands over what was read. When the next turn has to be.
+    /// Begins the reads registered in this turn, and delivers completed ones. Returns when the next turn has to be.
     pub fn turn_end<S>(&mut self, kernel: &Kernel, conns: &mut Conns<'_, S>, now: Now) -> NextTurn {
         loop {
             let may_begin = self.may_begin(kernel, now.monotonic_ms);
@@ -96,7 +95,7 @@ impl Fetcher {
             match (is_submitted && !is_continued, may_begin) {
                 (false, _) => return NextTurn::Immediately,
                 (true, false) if is_waiting => return NextTurn::At(now.monotonic_ms + 1),
-                // There is room for those that wait.
+                // There is room for pending reads.
                 (true, true) if is_waiting && has_taken => {}
                 (true, _) => return NextTurn::WhenReady,
             }
@@ -113,8 +112,8 @@ impl Fetcher {
         now_ms.saturating_sub(since_ms) >= PATIENCE_MS
     }
 
-    /// Puts into memory what was read, and resumes those who have all they wait for. Whether there was
-    /// anything, and whether there is something to submit.
+    /// Puts completed reads into memory, and resumes the sessions that have all their values. Returns whether there
+    /// were any, and whether there is something to submit.
     fn take<S>(&mut self, kernel: &Kernel, conns: &mut Conns<'_, S>) -> (bool, bool) {
         let Self { reads: Some(reads), groups, free, .. } = self else { return (false, false) };
         let now_ms = conns.now().unix_ms as i64;
@@ -126,7 +125,7 @@ impl Fetcher {
                 Ok(bytes) => read.pending.restore(&mut locks, bytes, now_ms),
                 // The value was changed or moved meanwhile.
                 Err(tierce_storage::Error::Missing { .. }) => {}
-                // The session will find out itself.
+                // The session will get this error itself.
                 Err(error) => {
                     kernel.log.warning(format_args!("A value on disk cannot be read: {error}"));
                 }
@@ -144,7 +143,7 @@ impl Fetcher {
     }
 }
 
-/// The reads of this worker, made when they are needed for the first time.
+/// Returns the reads of this worker, created at first use.
 fn begin<'r>(
     reads: &'r mut Option<ColdReads<Read>>,
     kernel: &Kernel,

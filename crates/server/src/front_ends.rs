@@ -1,5 +1,4 @@
-//! What the protocols other than RESP have in common: the stages of a request, prefetching a batch,
-//! writing a value.
+//! Common parts of the protocols other than RESP: the stages of a request, prefetching a batch, writing a value.
 
 use std::borrow::Cow;
 
@@ -9,13 +8,13 @@ use tierce_net::{Flow, Io};
 use tierce_output::Output;
 
 use crate::acl::{self, Denial, Permission, Rights};
+use crate::admission::{Admission, Barred};
 use crate::clients::Client;
 use crate::command::{Access, Operation, Operations};
 use crate::commands::barrier::ReplyBarrier;
 use crate::commands::replica_level::{HeldReplies, ReplicaLevel};
 use crate::fault::Fault;
 use crate::fetch::{PendingRead, add_key, is_enough};
-use crate::gates::{Barred, Gates};
 use crate::kernel::Kernel;
 use crate::meter::{Meter, Timing, Words};
 use crate::monitors;
@@ -25,34 +24,34 @@ use crate::stats::{Counters, Stat};
 use crate::suspend::suspend_for_replicas;
 use crate::waiting::{Deferral, Obstacle, Waits};
 
-/// A request of a protocol beside RESP, as the stages know it.
+/// Request of a protocol other than RESP, as the stages see it.
 pub trait Request {
-    /// What it does to the data; `None` if it has nothing to do with them.
+    /// Returns its access to the data; `None` if it touches no data.
     fn access(&self) -> Option<Access>;
 
-    /// Calls `each` with the keys whose values it looks at.
+    /// Calls `each` with the keys whose values it reads.
     fn for_each_key_read(&self, each: impl FnMut(&[u8]));
 
-    /// What its user needs the right to; nothing for what every user may do.
+    /// Returns the command whose right it needs; `None` if every user may make it.
     fn equivalent(&self) -> Option<Equivalent>;
 
-    /// Calls `each` with the keys that it does that to.
+    /// Calls `each` with the keys that this right is needed for.
     fn for_each_key(&self, each: impl FnMut(&[u8]));
 
-    /// What it is accounted for as, if anything.
+    /// Returns the operation that it is counted as, if any.
     fn operation(&self, operations: Operations) -> Option<Operation>;
 
-    /// Its words, as monitors and the slow log show them. Empty for what they must not show.
+    /// Returns its words, as monitors and the slow log show them. Empty if they must not show it.
     fn words(&self) -> Vec<Cow<'_, [u8]>>;
 }
 
-/// The command of RESP that a request stands for, and what that does with keys. Who may use the one on these keys may
-/// use the other.
+/// RESP command that a request corresponds to, and its access to the keys. A user that may run this command on these
+/// keys may make the request.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Equivalent {
-    /// The name of the command.
+    /// Name of the command.
     pub command: &'static str,
-    /// What is done with each key.
+    /// Permission needed for each key.
     pub permission: Permission,
 }
 
@@ -66,58 +65,58 @@ impl Equivalent {
     }
 }
 
-/// What runs requests.
+/// Executor of requests.
 pub trait Runner<'a, 'k> {
     type Request: Request;
 
-    /// The stages, and what they lead through.
+    /// Returns the stages, and the state that they work on.
     fn parts(&mut self) -> (&mut Stages<'k>, &mut Guard<'a, 'k>, &mut Waits, &Client);
 
-    /// Whether the client may use the data. To one that may not, no gate is closed.
+    /// Returns true if the client may use the data. If not, no admission checks are made for it.
     fn may(&mut self) -> bool;
 
-    /// What the client may do with them.
+    /// Returns the client's rights on the data.
     fn rights(&self) -> &Rights;
 
-    /// Whether a request says who the client is. Such a request is the last one of its batch.
+    /// Returns true for a request that authenticates the client. Such a request is the last one of its batch.
     fn authenticates(&mut self, _request: &Self::Request) -> bool {
         false
     }
 
-    /// Until when a request that says who the client is waits, if it has to.
+    /// Returns the time until which an authentication attempt is deferred, if it is.
     fn attempt_waits(&mut self, _request: &Self::Request) -> Option<i64> {
         None
     }
 
-    /// The key whose shard the request needs first, if it is about keys.
+    /// Returns the key whose shard the request needs first, if it is about keys.
     fn first_key(&self, request: &Self::Request) -> Option<KeyHash>;
 
     /// Runs a request, and replies.
     ///
     /// # Errors
-    /// [`Busy`] if it could not run, and has done and replied nothing.
+    /// [`Busy`] if it could not run; it has then done and replied nothing.
     fn run(&mut self, request: &Self::Request) -> Result<(), Busy>;
 
-    /// Whether the connection ends behind the last request.
+    /// Returns true if the connection ends after the last request.
     fn closing(&self) -> bool;
 }
 
-/// What came of a request.
+/// Outcome of a request.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Outcome {
     /// It ran, and replied.
     Done,
-    /// Its reply is an error.
+    /// It replied with an error.
     Failed,
-    /// The gates refused it.
+    /// An admission check refused it.
     Refused,
-    /// It was refused as it stands, and counts as nothing.
+    /// It was malformed, and is not counted.
     Malformed,
 }
 
-/// Why a batch stops before a request.
+/// Reason why a batch stops before a request.
 pub enum Stop {
-    /// The request has to wait.
+    /// The request is deferred.
     Held(Deferral),
     /// It needs values that are on disk.
     Values(Vec<PendingRead>),
@@ -129,24 +128,25 @@ impl From<Busy> for Stop {
     }
 }
 
-/// What the requests of a batch pass, one after the other: the gates, the disk, a lock, the run, the accounts.
+/// Stages that the requests of a batch pass one after the other: admission, disk, lock, execution, accounting.
 pub struct Stages<'k> {
     pub kernel: &'k Kernel,
     counters: &'k Counters,
     operations: Operations,
-    pub gates: Gates,
+    pub admission: Admission,
     meter: Meter<'k>,
-    /// The database that the protocol sees.
+    /// Database that the protocol sees.
     pub db: DbIndex,
     pub now_ms: i64,
-    /// What keeps the request that runs from changing data.
+    /// Fault that keeps the current request from changing data.
     pub fault: Option<Fault>,
-    /// What has come of the request that runs.
+    /// Outcome of the current request.
     outcome: Outcome,
 }
 
 impl<'k> Stages<'k> {
-    /// For a batch of a worker that counts in `counters`. In line, so that it is made where it stays.
+    /// Creates the stages for a batch of a worker that counts in `counters`. Inlined, so that it is built in its final
+    /// place.
     #[inline(always)]
     pub fn new(
         kernel: &'k Kernel,
@@ -159,7 +159,7 @@ impl<'k> Stages<'k> {
             kernel,
             counters,
             operations,
-            gates: Gates::read_for_all(kernel, now_ms),
+            admission: Admission::read_for_all(kernel, now_ms),
             meter: Meter::start(kernel, counters),
             db,
             now_ms,
@@ -168,13 +168,13 @@ impl<'k> Stages<'k> {
         }
     }
 
-    /// The clock as it was read last: when the batch began, before its first request has run.
+    /// Returns the clock as last read: at the begin of the batch, until its first request has run.
     #[inline]
     pub fn read_nanos(&self) -> u64 {
         self.meter.read_nanos()
     }
 
-    /// Notes that the reply to the request that runs is an error of this kind.
+    /// Notes that the current request replies with an error of this kind.
     #[cold]
     pub fn note_error(&mut self, outcome: Outcome, kind: &str) {
         self.outcome = outcome;
@@ -188,21 +188,21 @@ impl<'k> Stages<'k> {
         self.counters.add(Stat::RequestSizeErrors, 1);
     }
 
-    /// Notes that the request that runs is none.
+    /// Notes that the current request is malformed.
     #[cold]
     pub fn note_malformed(&mut self) {
         self.outcome = Outcome::Malformed;
     }
 
-    /// Whether a request with this access to the data may run now; if not, what it has to wait for. What must
-    /// not be done at all is in [`fault`](Self::fault) then. To be asked while some gate is closed.
+    /// Decides whether a request with this access to the data may run now; otherwise returns what it has to wait for.
+    /// If it must not run at all, [`fault`](Self::fault) says why. Called only while some admission check is active.
     #[cold]
     pub fn admit(
         &mut self,
         guard: &mut Guard<'_, '_>,
         access: Option<Access>,
     ) -> Result<(), Deferral> {
-        match admit(&self.gates, self.kernel, guard, access) {
+        match admit(&self.admission, self.kernel, guard, access) {
             Ok(()) => self.fault = None,
             Err(Barred::Refused(fault)) => self.fault = Some(fault),
             Err(Barred::Held(deferral)) => return Err(deferral),
@@ -210,11 +210,11 @@ impl<'k> Stages<'k> {
         Ok(())
     }
 
-    /// The values on disk that a request needs, and if there are any, then also those of the requests behind it,
-    /// so that the disk gets all of them at once.
+    /// Returns the values on disk that a request needs. If there are any, it adds those of the requests behind it, so
+    /// that the disk gets all reads at once.
     ///
     /// # Errors
-    /// [`Busy`] if that is not known of the first one, because another thread holds its shard for long.
+    /// [`Busy`] if this is unknown for the first one, because another thread locks its shard for long.
     #[cold]
     fn values<R: Request>(
         &self,
@@ -222,7 +222,7 @@ impl<'k> Stages<'k> {
         requests: &[R],
     ) -> Result<Vec<PendingRead>, Busy> {
         let mut pending_reads = Vec::new();
-        let Some(locks) = guard.apart() else { return Ok(pending_reads) };
+        let Some(locks) = guard.unlocked() else { return Ok(pending_reads) };
         for (index, request) in requests.iter().enumerate() {
             let mut added = Ok(());
             request.for_each_key_read(|key| {
@@ -253,7 +253,7 @@ impl<'k> Stages<'k> {
         Some(self.meter.begin(&operation, client, last))
     }
 
-    /// Ends the account of a request, if it has one. One of many of its kind that went well needs no more.
+    /// Ends the account of a request, if it has one. A successful one that repeats the last operation needs no more.
     #[inline(never)]
     fn account(&mut self, request: &impl Request, timing: Option<Timing>, client: &Client) {
         let Some(timing) = timing else { return };
@@ -268,7 +268,7 @@ impl<'k> Stages<'k> {
             Outcome::Malformed => return self.meter.take_back(timing),
         }
         self.meter.end(timing, &operation, client, || shorten(request));
-        if self.gates.watched {
+        if self.admission.watched {
             self.show(request, client);
         }
     }
@@ -284,20 +284,20 @@ impl<'k> Stages<'k> {
     }
 }
 
-/// How the requests of a batch pass the gates.
+/// Admission of the requests of a batch.
 #[derive(Clone, Copy, PartialEq, Eq)]
-enum Passage {
-    /// The client may not use the data: no gate is closed to it, and nothing is accounted for. There is one request,
-    /// as it may say the password.
+enum AdmissionMode {
+    /// The client may not use the data: no admission checks are made, and nothing is accounted for. The batch has one
+    /// request, as it may be the authentication.
     Unauthenticated,
-    /// All gates are open.
+    /// No check is active.
     Open,
-    /// Each request is looked at.
-    Gated,
+    /// Each request is checked.
+    Checked,
 }
 
-/// Leads the requests with these places through their stages, one after the other, until one has to wait or the
-/// connection ends: how many are through, and why it stopped.
+/// Runs the requests with these positions through their stages, one after the other, until one has to wait or the
+/// connection ends. Returns how many are done, and why it stopped.
 #[inline]
 pub fn lead<'a, 'k: 'a, R: Runner<'a, 'k>>(
     runner: &mut R,
@@ -305,19 +305,19 @@ pub fn lead<'a, 'k: 'a, R: Runner<'a, 'k>>(
     places: impl Iterator<Item = usize>,
 ) -> (usize, Option<Stop>) {
     let authenticates = requests.last().is_some_and(|last| runner.authenticates(last));
-    let passage = match runner.may() {
-        false => Passage::Unauthenticated,
+    let mode = match runner.may() {
+        false => AdmissionMode::Unauthenticated,
         true if !authenticates
             && !runner.rights().are_restricted()
-            && runner.parts().0.gates.are_open_to_all() =>
+            && runner.parts().0.admission.are_open_to_all() =>
         {
-            Passage::Open
+            AdmissionMode::Open
         }
-        true => Passage::Gated,
+        true => AdmissionMode::Checked,
     };
     let (mut through, mut last, mut stop) = (0, None, None);
     for place in places {
-        if let Err(stops) = lead_one(runner, requests, place, last, passage) {
+        if let Err(stops) = lead_one(runner, requests, place, last, mode) {
             stop = Some(stops);
             break;
         }
@@ -337,19 +337,19 @@ fn lead_one<'a, 'k: 'a, R: Runner<'a, 'k>>(
     requests: &[R::Request],
     place: usize,
     last: Option<usize>,
-    passage: Passage,
+    mode: AdmissionMode,
 ) -> Result<(), Stop> {
     let request = &requests[place];
-    match passage {
-        Passage::Open => {}
-        Passage::Gated | Passage::Unauthenticated => {
+    match mode {
+        AdmissionMode::Open => {}
+        AdmissionMode::Checked | AdmissionMode::Unauthenticated => {
             if runner.authenticates(request)
                 && let Some(until_ms) = runner.attempt_waits(request)
             {
                 return Err(Stop::Held(Deferral::At(Obstacle::Guesses, until_ms)));
             }
-            if passage == Passage::Gated {
-                pass_gates(runner, &requests[place..])?;
+            if mode == AdmissionMode::Checked {
+                pass_admission(runner, &requests[place..])?;
             }
         }
     }
@@ -360,9 +360,9 @@ fn lead_one<'a, 'k: 'a, R: Runner<'a, 'k>>(
     }
     stages.outcome = Outcome::Done;
     let last = || last_words(requests, last);
-    let timing = match passage {
-        Passage::Unauthenticated => None,
-        Passage::Open | Passage::Gated => stages.begin(request, client, last),
+    let timing = match mode {
+        AdmissionMode::Unauthenticated => None,
+        AdmissionMode::Open | AdmissionMode::Checked => stages.begin(request, client, last),
     };
     let done = runner.run(request);
     let (stages, _, waits, client) = runner.parts();
@@ -373,8 +373,8 @@ fn lead_one<'a, 'k: 'a, R: Runner<'a, 'k>>(
         return Err(busy.into());
     }
     let is_plain = timing == Some(Timing::Run) && stages.outcome == Outcome::Done;
-    if passage != Passage::Open || !is_plain {
-        if passage == Passage::Gated {
+    if mode != AdmissionMode::Open || !is_plain {
+        if mode == AdmissionMode::Checked {
             waits.has_run();
         }
         stages.account(request, timing, client);
@@ -382,9 +382,9 @@ fn lead_one<'a, 'k: 'a, R: Runner<'a, 'k>>(
     Ok(())
 }
 
-/// Has the first of these requests pass the gates, and its values fetched from disk.
+/// Runs the admission checks for the first of these requests, and has its values fetched from disk.
 #[cold]
-fn pass_gates<'a, 'k: 'a, R: Runner<'a, 'k>>(
+fn pass_admission<'a, 'k: 'a, R: Runner<'a, 'k>>(
     runner: &mut R,
     requests: &[R::Request],
 ) -> Result<(), Stop> {
@@ -395,8 +395,8 @@ fn pass_gates<'a, 'k: 'a, R: Runner<'a, 'k>>(
     }
     let (stages, guard, waits, _) = runner.parts();
     stages.admit(guard, requests[0].access()).map_err(Stop::Held)?;
-    if stages.gates.has_spilled && waits.may_fetch() {
-        // What is behind the first request may be denied.
+    if stages.admission.has_spilled && waits.may_fetch() {
+        // The requests behind the first one may be denied.
         let requests = if is_restricted { &requests[..1] } else { requests };
         let pending_reads = stages.values(guard, requests)?;
         if !pending_reads.is_empty() {
@@ -406,7 +406,7 @@ fn pass_gates<'a, 'k: 'a, R: Runner<'a, 'k>>(
     Ok(())
 }
 
-/// Whether the user may not make this request. What is denied is logged.
+/// Returns true if the user may not make this request. A denial is logged.
 #[cold]
 fn denies<'a, 'k: 'a, R: Runner<'a, 'k>>(runner: &mut R, request: &R::Request) -> bool {
     let Some(Equivalent { command, permission }) = request.equivalent() else { return false };
@@ -433,7 +433,7 @@ fn denies<'a, 'k: 'a, R: Runner<'a, 'k>>(runner: &mut R, request: &R::Request) -
     true
 }
 
-/// The words of the request that ran last.
+/// Returns the words of the request that ran last.
 fn last_words(requests: &[impl Request], last: Option<usize>) -> Words {
     last.map(|last| shorten(&requests[last])).unwrap_or_default()
 }
@@ -446,22 +446,22 @@ fn shorten(request: &impl Request) -> Words {
 /// Admits a request, which has this access to the data, if any.
 ///
 /// # Errors
-/// When it is refused, or has to wait.
+/// If it is refused, or has to wait.
 pub fn admit(
-    gates: &Gates,
+    admission: &Admission,
     kernel: &Kernel,
     guard: &mut Guard<'_, '_>,
     access: Option<Access>,
 ) -> Result<(), Barred<Fault>> {
     let Some(access) = access else { return Ok(()) };
-    if let Some(fault) = gates.hide_data() {
+    if let Some(fault) = admission.hide_data() {
         return Err(Barred::Refused(fault));
     }
-    let locks = guard.apart().expect("only RESP locks shards for several requests");
-    gates.admit(kernel, locks, access, || false)
+    let locks = guard.unlocked().expect("only RESP locks shards for several requests");
+    admission.admit(kernel, locks, access, || false)
 }
 
-/// Ends a batch: unlocks what is locked, and notes what the replies to its writes wait for. `None` if the log could not
+/// Ends a batch: unlocks its shards, and returns what the replies to its writes wait for. `None` if the log failed to
 /// take them, so that they must not be acknowledged.
 #[inline]
 pub fn commit(
@@ -477,8 +477,8 @@ pub fn commit(
     kernel.note_writes(&mut waits.logged, None, ReplicaLevel::of_server(kernel))
 }
 
-/// Has all replies of this call wait for replicas, if that is what they wait for (`durability-replicas`); `None` if not.
-/// The rest of the input waits behind them.
+/// Makes all replies of this call wait for replicas, if `durability-replicas` demands it; `None` if not. The rest of
+/// the input waits behind them.
 #[inline]
 pub fn confirm(
     waits: &mut Waits,
@@ -494,7 +494,7 @@ pub fn confirm(
     })
 }
 
-/// Starts loading what the batch will look at, so that the waits for memory overlap.
+/// Prefetches what the batch will read, so that the memory latencies overlap.
 #[inline]
 pub fn prefetch<'k>(
     guard: &mut Guard<'_, '_>,
@@ -503,13 +503,13 @@ pub fn prefetch<'k>(
 ) {
     if keys.len() >= 2
         && guard.keyspace().gains_from_prefetch(db)
-        && let Some(locks) = guard.apart()
+        && let Some(locks) = guard.unlocked()
     {
         locks.prefetch(keys.map(|key| (db, key.hash())));
     }
 }
 
-/// Appends a value, a large one by reference. In line wherever it is called: a call costs a read 20 instructions.
+/// Appends a value, a large one by reference. Inlined at each call: a call costs a read 20 instructions.
 #[inline(always)]
 pub fn write_value(value: StrView<'_>, output: &mut Output) {
     match value {
@@ -519,8 +519,8 @@ pub fn write_value(value: StrView<'_>, output: &mut Output) {
     }
 }
 
-/// The memory of a vector for elements of another lifetime. The compiler sees that nothing is
-/// converted, and keeps the allocation.
+/// Reuses the memory of a vector for elements of another lifetime. The compiler sees that nothing is converted, and
+/// keeps the allocation.
 pub fn recycle<A, B>(mut vec: Vec<A>) -> Vec<B> {
     const { assert!(size_of::<A>() == size_of::<B>() && align_of::<A>() == align_of::<B>()) };
     vec.clear();

@@ -2,22 +2,22 @@
 //!
 //! In reading order:
 //!
-//! | module | what it holds |
+//! | module | contents |
 //! |---|---|
-//! | `start` | from a configuration to a running server, and to its end |
+//! | `start` | from a configuration to a running server, and to its shutdown |
 //! | `listening` | opening and closing listeners |
 //! | `tls` | certificates and keys of encrypted connections, and their failures |
-//! | `server` | what all workers share |
+//! | `server` | state that all workers share |
 //! | `dispatcher` | the server as the event loops see it |
 //! | `session` | a connection that speaks RESP |
 //! | `batch` | requests that arrived together: parse, prefetch, execute |
-//! | `memcached` | the protocols of memcached, on the same keys |
-//! | `pedrokv` | the protocol of PedroKV, on the same keys |
+//! | `memcached` | the protocols of memcached, on the shared keyspace |
+//! | `pedrokv` | the protocol of PedroKV, on the shared keyspace |
 //! | `turn` | how long one connection is served before the next one |
-//! | `front_ends` | what the protocols other than RESP have in common |
-//! | `connection` | a connection of any protocol, and how it gets the replies that it waits for |
-//! | `suspend`, `fetcher`, `acknowledge`, `set_aside` | waiting: for a time, for values on disk, for the log, for shards |
-//! | `bucket` | the thread that writes the log in a bucket, and what a start does with it |
+//! | `front_ends` | common parts of the protocols other than RESP |
+//! | `connection` | a connection of any protocol, and the delivery of deferred replies |
+//! | `suspend`, `fetcher`, `awaiting`, `set_aside` | waiting: for a time, for values on disk, for the log, for shards |
+//! | `bucket` | the thread that writes the log in a bucket, and its steps at startup |
 //! | `replication` | the threads of a primary and of a replica |
 
 mod awaiting;
@@ -54,7 +54,7 @@ mod tls;
 mod turn;
 
 use tierce_commands as commands;
-use tierce_commands::pipeline::{blocking, fetch, gates, meter, plan};
+use tierce_commands::pipeline::{admission, blocking, fetch, meter, plan};
 use tierce_commands::{
     acl, answer, caller, clients, error, fault, kernel, message, monitors, notifications, offload,
     pipeline, process, pubsub, reply, shutdown, slowlog, stats, tracking, waiting,
@@ -78,7 +78,7 @@ pub use tierce_commands::{command, table as command_table, table_for as command_
 pub use tierce_engine::{REDIS_VERSION, VERSION};
 pub use tls::{TlsError, check as check_tls, ends as certificates_end};
 
-/// The examples of the README compile.
+/// Compiles the examples of the README.
 #[cfg(doctest)]
 #[doc = include_str!("../README.md")]
 mod readme {}

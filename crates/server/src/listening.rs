@@ -17,19 +17,19 @@ use crate::clients::{self, Protocol};
 use crate::config::{self, Settings, Startup};
 use crate::engine::next_step;
 
-/// Marks connections that speak RESP.
+/// Tag of connections that speak RESP.
 const RESP: ListenerTag = ListenerTag(0);
 
-/// Marks connections that speak RESP for a client that reads events over HTTP.
+/// Tag of connections that speak RESP for a client that reads events over HTTP.
 pub const EVENTS: ListenerTag = ListenerTag(3);
 
-/// Marks connections that speak a protocol of memcached.
+/// Tag of connections that speak a memcached protocol.
 pub const MEMCACHED: ListenerTag = ListenerTag(1);
 
-/// Marks connections that speak PedroKV.
+/// Tag of connections that speak PedroKV.
 pub const PEDROKV: ListenerTag = ListenerTag(2);
 
-/// The protocol of connections that are marked so.
+/// Returns the protocol of connections with this tag.
 pub fn protocol_of(listener: ListenerTag) -> Protocol {
     match listener {
         MEMCACHED => Protocol::Memcached,
@@ -38,22 +38,22 @@ pub fn protocol_of(listener: ListenerTag) -> Protocol {
     }
 }
 
-/// Why the server cannot listen where it should.
+/// Reason why the server cannot listen on a configured address.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum ListeningError {
-    /// An address to listen on.
+    /// An address cannot be bound.
     #[error(transparent)]
     Listen(#[from] ListenError),
-    /// A host name of `bind`.
+    /// A host name of `bind` cannot be looked up.
     #[error("could not look up {host}: {error}")]
     UnknownHost {
-        /// The name.
+        /// Host name.
         host: String,
-        /// The resolver's reason.
+        /// Error of the resolver.
         error: io::Error,
     },
-    /// PedroKV, which knows no passwords, would be open to other machines.
+    /// PedroKV, which has no passwords, would be open to other machines.
     #[error(
         "pedrokv-port would be open on {0}, and its protocol knows no passwords: bind loopback addresses only, set \
          pedrokv-port 0, or allow it by pedrokv-remote yes"
@@ -65,7 +65,7 @@ pub enum ListeningError {
 }
 
 impl ListeningError {
-    /// What a user can do about it, as the end of a message.
+    /// Returns advice for the user, as the end of a message.
     pub(crate) fn next_step(&self) -> &'static str {
         match self {
             Self::Listen(ListenError::Refused { source, .. }) => next_step::of_listening(source),
@@ -78,8 +78,8 @@ impl ListeningError {
     }
 }
 
-/// Connects to the server itself, over a pair of sockets, for a client that has come in by HTTP: the other end is
-/// served like a connection of this client that speaks RESP.
+/// Connects to the server itself over a socket pair, for a client that came in by HTTP. The other end is served like a
+/// RESP connection of this client.
 pub fn dial<M: Send>(
     handle: &Handle<M>,
     peer: SocketAddr,
@@ -92,14 +92,14 @@ pub fn dial<M: Send>(
     Ok(ours)
 }
 
-/// The listeners of the server. The acceptor has clones of them.
+/// Listeners of the server. The acceptor has clones of them.
 #[derive(Debug)]
 pub struct Listening {
     backlog: u32,
     present: Mutex<Vec<Listener>>,
 }
 
-/// An address to listen on, and what is spoken there.
+/// Address to listen on, with its protocol.
 #[derive(Clone, Copy)]
 struct Endpoint {
     address: BindAddress,
@@ -123,16 +123,16 @@ impl Endpoint {
 }
 
 impl Listening {
-    /// Listens nowhere.
+    /// Returns an instance without listeners.
     #[cfg(test)]
     pub(crate) fn nowhere() -> Self {
         Self { backlog: 0, present: Mutex::default() }
     }
 
-    /// Listens where `startup` says.
+    /// Listens on the addresses in `startup`.
     ///
     /// # Errors
-    /// When an address cannot be had, or there is none.
+    /// If an address cannot be bound, or there is none.
     pub fn start(startup: &Startup) -> Result<Self, ListeningError> {
         let backlog = startup.tcp_backlog;
         let ports = [
@@ -163,17 +163,17 @@ impl Listening {
         Ok(Self { backlog, present: Mutex::new(listeners) })
     }
 
-    /// Clones of all listeners.
+    /// Returns clones of all listeners.
     #[must_use]
     pub fn listeners(&self) -> Vec<Listener> {
         self.present.lock().clone()
     }
 
-    /// Listens where `settings` say, and has `install` accept from clones of all listeners. Unix
-    /// sockets stay.
+    /// Listens on the addresses in `settings`, and calls `install` to accept from clones of all listeners. Unix sockets
+    /// stay open.
     ///
     /// # Errors
-    /// When an address cannot be had; the server listens where it did then.
+    /// If an address cannot be bound; the server then keeps its old listeners.
     pub fn change(
         &self,
         settings: &Settings,
@@ -203,7 +203,7 @@ impl Listening {
         let missing: Vec<_> = wanted.iter().copied().filter(is_missing).collect();
         let opened = match open_all(&missing, self.backlog) {
             Err(error) if is_in_use(&error) && !leaving.is_empty() => {
-                // It may be we ourselves: no one can listen on `*` beside `127.0.0.1`.
+                // Our own listener may be in the way: `*` and `127.0.0.1` cannot be bound at the same time.
                 leaving.iter().for_each(Listener::stop);
                 open_all(&missing, self.backlog).inspect_err(|_| {
                     *present = [kept.clone(), self.reopen(&leaving)].concat();
@@ -218,19 +218,19 @@ impl Listening {
         Ok(())
     }
 
-    /// The protocols that are listened for.
+    /// Returns the protocols that have a listener.
     pub fn protocols(&self) -> clients::Listening {
         let present = self.present.lock();
         let is_present = |tag| present.iter().any(|listener| listener.tag() == tag);
         [RESP, MEMCACHED, PEDROKV].map(is_present)
     }
 
-    /// Lets go of all listeners; the acceptor has to do the same.
+    /// Drops all listeners; the acceptor has to do this too.
     pub fn close(&self) {
         self.present.lock().clear();
     }
 
-    /// Listens once more where stopped listeners did, as far as that is possible.
+    /// Reopens stopped listeners, as far as possible.
     fn reopen(&self, stopped: &[Listener]) -> Vec<Listener> {
         let reopen = |listener: &Listener| match listener.address() {
             ListenAddress::Tcp(address) => {
@@ -257,7 +257,7 @@ fn is_in_use(error: &ListenError) -> bool {
     matches!(error, ListenError::Refused { source, .. } if source.kind() == io::ErrorKind::AddrInUse)
 }
 
-/// Where each protocol is spoken.
+/// Returns the addresses of each protocol.
 fn endpoints(
     bind: &[config::BindAddress],
     ports: [(u16, ListenerTag, Encryption); 6],
@@ -271,7 +271,7 @@ fn endpoints(
     Ok(endpoints)
 }
 
-/// Any client that reaches PedroKV may read and change everything in its database.
+/// Refuses remote addresses: any client that reaches PedroKV may read and change everything in its database.
 fn check_pedrokv(endpoints: &[Endpoint], may_be_remote: bool) -> Result<(), ListeningError> {
     let is_open = |endpoint: &&Endpoint| {
         endpoint.tag == PEDROKV && !endpoint.address.ip.is_loopback() && !may_be_remote
@@ -282,7 +282,7 @@ fn check_pedrokv(endpoints: &[Endpoint], may_be_remote: bool) -> Result<(), List
     }
 }
 
-/// The addresses of `bind`, host names looked up, each once; none when the port is 0.
+/// Returns the addresses of `bind`, host names looked up, each once. Empty if the port is 0.
 fn resolve_all(
     bind: &[config::BindAddress],
     port: u16,
@@ -303,7 +303,7 @@ fn resolve(address: &config::BindAddress) -> Result<BindAddress, ListeningError>
     Ok(BindAddress { ip: address.resolve(0).map_err(unknown)?.ip(), presence })
 }
 
-/// Address and port, or path.
+/// Returns address and port, or path.
 #[must_use]
 pub fn describe(listener: &Listener) -> String {
     match (listener.address(), listener.encryption()) {

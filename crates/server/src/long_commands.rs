@@ -1,10 +1,9 @@
 //! The threads that run commands which take too long for a worker.
 //!
-//! Such a thread marks the shards that it needs as busy, so that workers set aside requests for these shards
-//! and serve others. The reply goes back to the worker as an answer, like the reply to a client that has
-//! waited for keys.
+//! Such a thread marks the shards that it needs as busy, so that workers set aside requests for these shards and serve
+//! others. The reply returns to the worker as an answer, like the reply to a client that waits for keys.
 //!
-//! Another one publishes the notifications that so many patterns may match that no worker does it.
+//! Another thread publishes notifications that too many patterns may match for a worker.
 
 use std::io;
 use std::sync::Arc;
@@ -19,25 +18,25 @@ use crate::clients::Listener;
 use crate::clock;
 use crate::error::Interrupt;
 use crate::kernel::Kernel;
-use crate::offload::{Job, Offload, RETRY_GATE_AFTER, RETRY_SHARD_AFTER, Work};
+use crate::offload::{Job, Offload, RETRY_ADMISSION_AFTER, RETRY_SHARD_AFTER, Work};
 use crate::pipeline::{self, Executed, Execution, Executor, Stopped, Turn};
 use crate::reply::Reply;
 use crate::server::Server;
 use crate::stats::Counters;
 
-/// The threads.
+/// Threads for long commands.
 pub struct LongCommands {
     server: Arc<Server>,
     threads: Vec<JoinHandle<()>>,
 }
 
 impl LongCommands {
-    /// Starts them: as many as the kernel has counters for.
+    /// Starts the threads: as many as the kernel has counters for.
     ///
     /// # Errors
-    /// When the system has no thread to give.
+    /// If the system cannot start a thread.
     pub fn start(server: &Arc<Server>) -> io::Result<Self> {
-        // Before the first thread looks for work: one that finds the queue closed ends.
+        // Opens the queues before the first thread looks for work: a thread that finds its queue closed ends.
         server.offload.open();
         server.scripts.offload.open();
         let mut threads = Vec::new();
@@ -63,22 +62,22 @@ impl Drop for LongCommands {
         self.server.scripts.running.end_all();
         self.server.pubsub.set_publisher(false);
         for thread in self.threads.drain(..) {
-            // A panic has been reported when it happened.
+            // The panic was reported when it happened.
             let _ = thread.join();
         }
     }
 }
 
-/// What a thread is for.
+/// Purpose of a thread.
 #[derive(Clone, Copy)]
 enum Pool {
-    /// Commands that go through much, and end.
+    /// Commands that traverse much data, and end.
     Commands,
-    /// Programs of clients, which may not: they must not keep commands waiting.
+    /// Programs of clients, which may never end: they must not delay commands.
     Programs,
 }
 
-/// A thread among those of its pool.
+/// Thread among those of its pool.
 #[derive(Clone, Copy)]
 pub(crate) struct Seat {
     pool: Pool,
@@ -86,7 +85,7 @@ pub(crate) struct Seat {
 }
 
 impl Seat {
-    /// Those of all threads.
+    /// Returns the seats of all threads.
     pub(crate) fn all(kernel: &Kernel) -> impl Iterator<Item = Self> + use<> {
         let of = |pool, count| (0..count).map(move |index| Self { pool, index });
         of(Pool::Commands, kernel.long_threads())
@@ -120,7 +119,7 @@ fn start(server: &Arc<Server>, seat: Seat) -> io::Result<JoinHandle<()>> {
     thread::Builder::new().name(seat.name()).spawn(move || work(&server, seat))
 }
 
-/// The body of a thread.
+/// Main loop of a thread.
 pub(crate) fn work(server: &Server, seat: Seat) {
     let mut purges = 0;
     while let Some(work) = seat.offload(server).next(&mut purges) {
@@ -142,9 +141,9 @@ fn take_turn(kernel: &Kernel, seat: Seat, job: Job) {
     }
 }
 
-/// Runs a command, and answers, unless its client was killed, or the client that was to get its result has gone. It
-/// passes the gates once more: what has happened while it waited here may refuse it, or hold it back; then it is
-/// returned, with the time after which it is tried again.
+/// Runs a command and answers, unless its client was killed or the receiver of its result is gone. It passes the
+/// admission checks again, because conditions may have changed in the queue. If they refuse it, that is the answer. If
+/// they defer it, the job is returned with its retry interval.
 fn run(kernel: &Kernel, seat: Seat, mut job: Job) -> Option<(Job, Duration)> {
     if job.caller.client.is_closing() {
         return None;
@@ -159,14 +158,14 @@ fn run(kernel: &Kernel, seat: Seat, mut job: Job) -> Option<(Job, Duration)> {
     let has_written = match execute(kernel, seat.counters(kernel), &mut job, &mut output) {
         Ok(has_written) => has_written,
         Err(Interrupt::Busy(_)) => return Some((job, RETRY_SHARD_AFTER)),
-        Err(_) => return Some((job, RETRY_GATE_AFTER)),
+        Err(_) => return Some((job, RETRY_ADMISSION_AFTER)),
     };
     let logged_at = has_written.then(|| kernel.durability.wal_on_or_off().appended());
     if job.caller.waits.is_for_reply() {
         // The thread that serves the client answers it. The connection has its caller back already.
         return None;
     }
-    // A connection that went on has its caller, and gets messages meanwhile.
+    // If the connection continued, it kept its caller, and gets messages meanwhile.
     let (invalidation, caller) = match job.to.deferred() {
         Some(_) => {
             let args = job.command.as_args();
@@ -187,21 +186,21 @@ fn put_off(kernel: &Kernel, seat: Seat, job: Job, retry_after: Duration) {
     seat.offload(kernel).put_off(Work::Command(Box::new(job)), retry_after);
 }
 
-/// Serves the clients that wait for a key, or puts that off while others hold a shard for long.
+/// Serves the clients that wait for a key. If others lock a shard for long, it defers this.
 fn serve(kernel: &Kernel, seat: Seat, key: &WaitKey) {
-    // It ends behind the locks, which publish what is pending.
-    let _under_way = kernel.passages.enter();
+    // Dropped after the locks, which publish pending messages.
+    let _under_way = kernel.in_flight_requests.enter();
     let mut locks = kernel.keyspace.impatient_long_locks(SHARD_PATIENCE);
     locks.note_ready(key);
     let (counters, now_ms) = (seat.counters(kernel), clock::unix_ms());
     pipeline::serve(kernel, &mut locks, counters, &mut Output::new(), now_ms);
 }
 
-/// `true` if its reply has to wait until the log, or replicas, have what it has changed.
+/// Returns true if the reply has to wait until the log or replicas have the changes.
 ///
 /// # Errors
-/// When the gates hold the command back, or others that have its shards for long; it has changed and replied nothing
-/// then.
+/// If an admission check defers the command, or other threads lock its shards for long; it has then changed and replied
+/// nothing.
 fn execute(
     kernel: &Kernel,
     counters: &Counters,
@@ -210,8 +209,8 @@ fn execute(
 ) -> Result<bool, Interrupt> {
     let Job { to, caller, command: args, .. } = job;
     let args = args.as_args();
-    let by = Executor::Beside { to: Some(to) };
-    // A program may have removed the command since it was found.
+    let by = Executor::LongThread { to: Some(to) };
+    // A program may have removed the command since it was looked up.
     let refused = match pipeline::resolve(kernel, args) {
         Ok(command) => {
             let turn = Turn::new(kernel, counters, clock::unix_ms());
@@ -219,7 +218,7 @@ fn execute(
             let execution = Execution { turn, command, args, by };
             match execution.execute(caller, &mut locks, output) {
                 Ok(Executed::Ran { level, is_unrecorded }) => {
-                    // Without a log replicas may have to have it.
+                    // Without a log, replicas may still have to confirm it.
                     return Ok(locks.take_logged() || is_unrecorded && level.is_some());
                 }
                 Ok(Executed::Queued) => unreachable!("a worker keeps requests for EXEC itself"),

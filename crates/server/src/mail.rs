@@ -18,7 +18,7 @@ use crate::stats::Stat;
 use crate::waiting::{self, ConnAddress, Obstacle};
 
 impl Dispatcher {
-    /// A message to one worker, or to all.
+    /// Handles a message to one worker, or to all.
     pub(crate) fn receive(
         &self,
         worker: &mut Worker,
@@ -39,7 +39,7 @@ impl Dispatcher {
                 }
             }
             Message::Deadline(deferred, after_ms) => {
-                // As with the timers of connections that wait, one more for what is left of this one.
+                // One millisecond more, for the rest of the current one, as with the timers of waiting connections.
                 let at_ms = conns.now().monotonic_ms.saturating_add(after_ms).saturating_add(1);
                 worker.deadlines.add(at_ms, deferred);
             }
@@ -48,7 +48,7 @@ impl Dispatcher {
                     conn.call_when_sent();
                 }
             }
-            // At the end of this turn.
+            // Handled at the end of this turn.
             Message::Deliver => {}
             Message::ServeWaiters => self.serve_waiters(worker, conns.now()),
             Message::EvictClient(conn) => self.evict(worker, conn, conns),
@@ -56,7 +56,7 @@ impl Dispatcher {
         }
     }
 
-    /// A message to all workers.
+    /// Handles a message to all workers.
     fn tell(&self, worker: &mut Worker, notice: Notice, conns: &mut Conns<'_, AnySession>) {
         match notice {
             Notice::Resume => conns.for_each(|conn| {
@@ -93,11 +93,11 @@ impl Dispatcher {
                 });
             }
             Notice::RightsChanged => conns.for_each(|conn| {
-                // Redis lets clients of MONITOR and SUBSCRIBE go on that may not call these any more. A stream of
-                // events is one request, which has to be allowed as long as it lasts.
+                // Like Redis, this lets running MONITOR and SUBSCRIBE continue after the right to call them is gone. A
+                // stream of events is one request, which needs its right for as long as it lasts.
                 let is_request = conn.info().listener == EVENTS;
                 let listens = |caller: &&mut Caller| {
-                    // One that a pause holds back has not subscribed yet.
+                    // A client deferred by a pause has not subscribed yet.
                     caller.is_subscribed() || is_request && caller.authenticated
                 };
                 let Some(caller) = conn.session().caller().filter(listens) else { return };
@@ -124,7 +124,7 @@ impl Dispatcher {
                 let now_ms = conns.now().monotonic_ms;
                 if timeout_ms > 0 {
                     conns.for_each(|conn| {
-                        // A session that waits has a timer of its own, and is not idle.
+                        // A waiting session has a timer of its own, and is not idle.
                         if conn.session().waits().is_idle() {
                             conn.set_timer(now_ms + timeout_ms);
                         }
@@ -134,7 +134,7 @@ impl Dispatcher {
         }
     }
 
-    /// Has the connections go on that have waited for shards.
+    /// Resumes the connections that have waited for shards.
     fn go_on_with(&self, worker: &mut Worker, freed: Freed, conns: &mut Conns<'_, AnySession>) {
         worker.set_aside.go_on(freed, |shard, key| {
             let Some(mut conn) = conns.get(key) else { return false };
@@ -149,7 +149,7 @@ impl Dispatcher {
         self.serve_waiters(worker, conns.now());
     }
 
-    /// Serves clients that wait for keys which have changed, and that were not served then.
+    /// Serves clients that wait for changed keys, if they were not served at the change.
     fn serve_waiters(&self, worker: &mut Worker, now: Now) {
         let mut locks = self.0.keyspace.worker_locks(worker.index as u16);
         take_unserved(&mut locks);
@@ -157,7 +157,7 @@ impl Dispatcher {
         pipeline::serve(&self.0, &mut locks, counters, served, now.unix_ms as i64);
     }
 
-    /// Closes a client that was chosen for it, unless it occupies less by now.
+    /// Closes a client that was chosen for eviction, unless it uses less memory by now.
     #[cold]
     fn evict(&self, worker: &Worker, conn: ConnAddress, conns: &mut Conns<'_, AnySession>) {
         let (server, now_ms) = (&self.0, conns.now().unix_ms as i64);

@@ -1,4 +1,4 @@
-//! In place of `bucket`, in a build without it: a server with the directive `bucket` does not start.
+//! Replacement of `bucket` in a build without it: a server with the directive `bucket` does not start.
 
 use std::convert::Infallible;
 use std::io;
@@ -8,28 +8,28 @@ use crate::config::DirectiveId;
 use crate::engine::{Engine, Opening};
 use crate::server::Server;
 
-/// Why a server with a bucket cannot start.
+/// Reason why a server with a bucket cannot start.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum BucketError {
-    /// There is no code for it.
+    /// This build has no code for it.
     #[error("bucket: this build has no support for it (cargo feature bucket)")]
     NotBuilt,
 }
 
-/// There is none.
+/// Never exists.
 pub type Looked = Nothing;
 
-/// There is none.
+/// Never exists.
 pub type Bucket = Nothing;
 
-/// What there is none of.
+/// Type without values, in place of the bucket's types.
 pub struct Nothing(Infallible);
 
 /// Refuses a bucket.
 ///
 /// # Errors
-/// When one is configured.
+/// If one is configured.
 pub fn look(_server: &Server, opening: &Opening) -> Result<Option<Looked>, BucketError> {
     const BUCKET: DirectiveId = DirectiveId::of("bucket");
     match opening.settings().text(BUCKET) {

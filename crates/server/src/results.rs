@@ -1,7 +1,7 @@
-//! Results of commands that never block, on their way into the output of a connection.
+//! Writing the results of non-blocking commands into the output of a connection.
 //!
-//! A client of RESP3 gets a push message: the name of the command, the id of the client that sent it, its number there,
-//! and the result. A client of RESP2 gets the result alone. The layout is in `docs/nonblocking.md`.
+//! A client of RESP3 gets a push message: name of the command, id of the client that sent it, its number there, and the
+//! result. A client of RESP2 gets only the result. The layout is in `docs/nonblocking.md`.
 
 use tierce_output::{Output, OwnedOutput};
 use tierce_wire::resp::{Proto, ReplyDecoder, Value};
@@ -10,12 +10,12 @@ use crate::clients::Deferred;
 use crate::error::CommandError;
 use crate::reply::Reply;
 
-/// Writes a result for its receiver, which speaks `proto` now.
+/// Writes a result for its receiver, which now speaks `proto`.
 pub fn write(output: &mut Output, proto: Proto, deferred: &Deferred, result: OwnedOutput) {
     let mut reply = Reply::new(output, proto);
     match (proto, deferred.proto()) {
         (Proto::Resp2, Proto::Resp2) => output.append(result),
-        // It has changed its mind since the result was made.
+        // The receiver has changed its protocol since the result was made.
         (Proto::Resp2, Proto::Resp3) => write_again(&mut reply, result),
         // Clients of RESP3 read RESP2 as well.
         (Proto::Resp3, _) => {
@@ -28,7 +28,7 @@ pub fn write(output: &mut Output, proto: Proto, deferred: &Deferred, result: Own
     }
 }
 
-/// Writes a result that is encoded in RESP3 for a client of RESP2.
+/// Rewrites a result encoded in RESP3 for a client of RESP2.
 #[cold]
 fn write_again(reply: &mut Reply<'_>, result: OwnedOutput) {
     let mut whole = Output::new();
@@ -50,7 +50,7 @@ fn write_value(reply: &mut Reply<'_>, value: &Value) {
             reply.array(values.len());
             values.iter().for_each(|value| write_value(reply, value));
         }
-        // Entries by stream, the only map among these results: in RESP2 pairs in an array.
+        // Entries by stream, the only map among these results: an array of pairs in RESP2.
         Value::Map(pairs) => {
             reply.array(pairs.len());
             for (key, value) in pairs {
@@ -59,7 +59,7 @@ fn write_value(reply: &mut Reply<'_>, value: &Value) {
                 write_value(reply, value);
             }
         }
-        // That no element came in time is the absence of an array; results have no other.
+        // The result of a timeout is a null array; no result has another null.
         _ => reply.null_array(),
     }
 }

@@ -1,4 +1,4 @@
-//! What all workers share: a kernel, and around it listeners, protocols and event loops.
+//! State shared by all workers: a kernel, and around it listeners, protocols and event loops.
 
 use std::ops::Deref;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
@@ -23,45 +23,45 @@ use crate::shutdown::Shutdown;
 use crate::tls::TlsFailures;
 use crate::waiting::ConnAddress;
 
-/// How often the server runs its cron.
+/// Interval of the server's cron.
 const CRON_EVERY: Duration = Duration::from_secs(1);
 
 /// The server.
 pub struct Server {
-    /// What executes commands.
+    /// Executes commands.
     pub kernel: Kernel,
-    /// Where clients connect to.
+    /// Addresses that clients connect to.
     pub listening: Listening,
-    /// Connections for which there was no descriptor, as far as the log knows.
+    /// Number of connections rejected for lack of a descriptor that the log has reported.
     dropped_logged: AtomicU64,
-    /// The same of those that were opened too fast.
+    /// Number of connections rejected for their rate that the log has reported.
     too_fast_logged: AtomicU64,
     /// Encrypted connections that failed.
     pub tls_failures: TlsFailures,
-    /// Where the Unix socket is; empty if there is none.
+    /// Path of the Unix socket; empty if there is none.
     pub unix_path: String,
-    /// What the workers share for the protocols of memcached.
+    /// State of the memcached protocols that the workers share.
     pub memcached: Arc<memcached::Shared>,
-    /// What they share for the protocol of PedroKV.
+    /// State of the PedroKV protocol that they share.
     pub pedrokv: pedrokv::Shared,
     net: OnceLock<Handle<Message>>,
 }
 
-/// A message to a worker.
+/// Message to a worker.
 pub enum Message {
-    /// A message to all of them.
+    /// Message to all of them.
     Notice(Notice),
-    /// The answer to one of its clients.
+    /// Answer to one of its clients.
     Answer(Answer),
     /// The result of a command of one of its clients is due after so many milliseconds.
     Deadline(Weak<Deferred>, u64),
-    /// There is something for a replica.
+    /// There is new data for a replica.
     Feed(ConnAddress),
-    /// Messages of publishers wait for subscribers.
+    /// Published messages wait for subscribers.
     Deliver,
-    /// Keys have changed for which clients wait that were not served yet.
+    /// Keys have changed, and clients that wait for them were not served yet.
     ServeWaiters,
-    /// One of its clients has to go, if it still occupies as much as it seems.
+    /// One of its clients is to be closed, if it still uses as much memory as it seems.
     EvictClient(ConnAddress),
     /// Shards are free for which the worker has set requests aside.
     Freed(Freed),
@@ -76,17 +76,17 @@ impl Deref for Server {
     }
 }
 
-/// Where the kernel finds a connection.
+/// Returns the kernel's address of a connection.
 pub fn address_of(key: ConnKey) -> ConnAddress {
     ConnAddress { worker: key.worker.0, slot: key.slot, id: key.id }
 }
 
-/// The connection that has this address.
+/// Returns the connection with this address.
 pub fn conn_at(address: ConnAddress) -> ConnKey {
     ConnKey { worker: WorkerId(address.worker), slot: address.slot, id: address.id }
 }
 
-/// The workers, as the kernel sees them.
+/// Workers, as the kernel sees them.
 struct Workers {
     net: Handle<Message>,
     memcached: Arc<memcached::Shared>,
@@ -134,7 +134,7 @@ impl Front for Workers {
     }
 }
 
-/// The sessions of a server, as its engine sees them.
+/// Sessions of a server, as its engine sees them.
 struct Sessions {
     net: Handle<Message>,
     clients: Arc<Registry>,
@@ -162,7 +162,7 @@ impl Audience for Sessions {
 }
 
 impl Server {
-    /// A server that is not serving yet.
+    /// Creates a server that is not serving yet.
     #[must_use]
     pub fn new(
         engine: Arc<Engine>,
@@ -177,7 +177,7 @@ impl Server {
         const MEMCACHED_DATABASE: DirectiveId = DirectiveId::of("memcached-database");
         let (config, keyspace) = (&engine.config, &engine.keyspace);
         let path = |id| String::from_utf8_lossy(config.settings().text(id)).into_owned();
-        // The start has checked that there are such databases.
+        // The start has checked that these databases exist.
         let db = |id| keyspace.db_index(config.settings().count(id) as usize).unwrap_or_default();
         let memcached = memcached::Shared::new(
             db(MEMCACHED_DATABASE),
@@ -206,7 +206,7 @@ impl Server {
         }
     }
 
-    /// Connects the server with the loops that serve it.
+    /// Connects the server with its event loops.
     pub fn attach(&self, net: Handle<Message>) {
         let first = WorkerId(0);
         let workers = net.clone();
@@ -224,7 +224,7 @@ impl Server {
         let _ = self.net.set(net);
     }
 
-    /// Has the workers of all replicas look for what there is for them.
+    /// Tells the workers of all replicas to look for new data.
     pub fn wake_replicas(&self) {
         let Some(net) = self.net.get() else { return };
         for replica in self.primary.replicas() {
@@ -235,7 +235,7 @@ impl Server {
         }
     }
 
-    /// Has clients closed while all of them occupy more than `maxmemory-clients`, those that occupy most first.
+    /// Closes clients while all of them use more than `maxmemory-clients`, largest first.
     #[cold]
     pub fn evict_clients(&self) {
         let (memory, Some(net)) = (&self.clients.memory, self.net.get()) else { return };
@@ -250,18 +250,18 @@ impl Server {
         }
     }
 
-    /// Waits until the end is asked for, running the server's cron meanwhile.
+    /// Waits until shutdown is requested, and runs the server's cron meanwhile.
     pub fn wait_for_shutdown(&self) -> Shutdown {
         self.shutdown().wait(CRON_EVERY, || self.cron())
     }
 
-    /// Periodic work, even without connections: some microseconds.
+    /// Does periodic work, even without connections: some microseconds.
     fn cron(&self) {
         self.rates.sample(crate::clock::unix_ms(), self.running_totals());
         self.hot_keys.end_if_over(crate::clock::unix_ms(), || self.sums());
         self.memcached.flush_if_due(&self.kernel, crate::clock::unix_ms());
-        // What a client had waiting after its last request may have been sent long ago, and the memory behind the
-        // beginning of a request changes.
+        // The backlog noted after a client's last request may have been sent long ago, and the memory of an incomplete
+        // request changes.
         if self.clients.memory.is_limited() || self.clients.largest_backlogs() != (0, 0) {
             self.tell_all(&Notice::NoteBacklogs);
         }
@@ -270,8 +270,8 @@ impl Server {
         self.log_turned_away();
     }
 
-    /// Logs how many connections the acceptor closed since the last time: one line, because any peer can cause them at
-    /// any rate.
+    /// Logs how many connections the acceptor has rejected since the last call: one line, because any peer can cause
+    /// them at any rate.
     fn log_turned_away(&self) {
         let Some(net) = self.net.get() else { return };
         let metrics = net.metrics();

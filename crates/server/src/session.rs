@@ -8,16 +8,16 @@ use crate::acl::Users;
 use crate::caller::Caller;
 use crate::clients::Client;
 
-/// What a connection remembers from one request to the next.
+/// State of a connection from one request to the next.
 pub struct Session {
-    /// What commands may see of it.
+    /// Part that commands may see.
     pub caller: Caller,
     /// Reads requests; holds the state of an incomplete one.
     pub parser: Parser,
 }
 
 impl Session {
-    /// A fresh session of a client that has not said who it is.
+    /// Creates a session of a client that is not authenticated.
     #[must_use]
     pub fn new(client: Arc<Client>, users: &Users) -> Self {
         Self { caller: Caller::of_client(client, users), parser: Parser::new() }

@@ -1,13 +1,13 @@
-//! Connections whose next request needs a shard that another thread holds for long.
+//! Connections whose next request needs a shard that another thread locks for long.
 
 use tierce_keyspace::Freed;
 use tierce_net::ConnKey;
 
-/// Those of one worker.
+/// Such connections of one worker.
 ///
-/// Shards that come free are promised to the worker until it has dropped [`Freed`]. A connection that is resumed is
-/// served in the turn after, so the promise is kept until the end of that turn: otherwise the next long command
-/// could take the shard before the requests that have waited for it.
+/// Freed shards are reserved for the worker until it drops [`Freed`]. A resumed connection is served in the next turn,
+/// so the reservation lasts until the end of that turn. Otherwise the next long command could lock the shard before the
+/// requests that have waited for it.
 #[derive(Default)]
 pub struct SetAside {
     /// Each with the shard that it waits for.
@@ -19,12 +19,13 @@ pub struct SetAside {
 }
 
 impl SetAside {
-    /// A connection waits for this shard.
+    /// Adds a connection that waits for this shard.
     pub fn add(&mut self, shard: usize, conn: ConnKey) {
         self.conns.push((shard, conn));
     }
 
-    /// Shards are free. Calls `resume` with those who wait for one of them, which says whether it has resumed them.
+    /// Handles freed shards. Calls `resume` for each connection that waits for one of them; `resume` returns true if it
+    /// has resumed the connection.
     pub fn go_on(&mut self, freed: Freed, mut resume: impl FnMut(usize, ConnKey) -> bool) {
         let mut has_resumed = false;
         self.conns.retain(|&(shard, conn)| {
@@ -32,7 +33,7 @@ impl SetAside {
             has_resumed |= is_free && resume(shard, conn);
             !is_free
         });
-        // Without connections there may be no next turn for long. Clients that wait for keys are served in this one.
+        // Without connections the next turn may be far away. Clients that wait for keys are served in this one.
         if has_resumed { &mut self.resumed } else { &mut self.served }.push(freed);
     }
 

@@ -1,8 +1,8 @@
 //! Notifies systemd, for units with `Type=notify`.
 //!
-//! The protocol is one datagram for each message, to the socket that `$NOTIFY_SOCKET` names: a path, or
-//! behind `@` a name in the abstract namespace. There is no answer. A message that cannot be sent is
-//! logged, because systemd would wait for it, and then kill the server.
+//! The protocol is one datagram per message, to the socket that `$NOTIFY_SOCKET` names: a path, or a name behind `@` in
+//! the abstract namespace. There is no answer. A message that cannot be sent is logged, because systemd would wait for
+//! it, and then kill the server.
 
 use std::ffi::{OsStr, OsString};
 use std::io;
@@ -15,27 +15,27 @@ use crate::log::Log;
 
 const VARIABLE: &str = "NOTIFY_SOCKET";
 
-/// The service manager that has started the server and wants to hear of it.
+/// Service manager that has started the server and expects notifications.
 #[derive(Debug, Default)]
 pub struct Supervisor {
-    /// The name of the socket; none without a service manager.
+    /// Name of the socket; `None` without a service manager.
     socket: Option<OsString>,
 }
 
 impl Supervisor {
-    /// The one that `supervised` means.
+    /// Returns the service manager that `supervised` selects.
     #[must_use]
     pub fn of(settings: &Settings) -> Self {
         let socket = std::env::var_os(VARIABLE).filter(|name| !name.is_empty());
         Self { socket: socket.filter(|_| mode(settings) != "no") }
     }
 
-    /// The server is ready.
+    /// Reports that the server is ready.
     pub fn ready(&self, log: &Log) {
         self.send("STATUS=Ready to accept connections\nREADY=1\n", log);
     }
 
-    /// The server is about to end.
+    /// Reports that the server is shutting down.
     pub fn stopping(&self, log: &Log) {
         self.send("STATUS=Ending\nSTOPPING=1\n", log);
     }
@@ -51,13 +51,13 @@ impl Supervisor {
     }
 }
 
-/// Who listens, as Redis calls it.
+/// Returns the name of the service manager, as Redis calls it.
 #[must_use]
 pub fn name(settings: &Settings) -> &'static str {
     if Supervisor::of(settings).socket.is_some() { "systemd" } else { "no" }
 }
 
-/// Logs that there is no service manager although `supervised` says so.
+/// Logs a warning if `supervised` is set but there is no service manager.
 pub fn warn_if_alone(settings: &Settings, log: &Log) {
     if mode(settings) == "systemd" && std::env::var_os(VARIABLE).is_none() {
         log.warning(format_args!(
@@ -67,8 +67,8 @@ pub fn warn_if_alone(settings: &Settings, log: &Log) {
     }
 }
 
-/// Whether the program is to leave the terminal it was started from. As in Redis, not under a service
-/// manager, which would lose sight of it.
+/// Returns true if the program should daemonize. As in Redis, not under a service manager, which would lose track of
+/// it.
 #[must_use]
 pub fn wants_background(settings: &Settings) -> bool {
     const DAEMONIZE: DirectiveId = DirectiveId::of("daemonize");

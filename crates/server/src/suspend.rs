@@ -1,4 +1,4 @@
-//! How a connection waits: suspended, with one timer, until it may go on.
+//! Suspends a waiting connection, with one timer, until it may continue.
 
 use std::time::Duration;
 
@@ -9,7 +9,7 @@ use crate::commands::replica_level::HeldReplies;
 use crate::kernel::Kernel;
 use crate::waiting::{Counted, Deferral, Obstacle, Patience, Waits};
 
-/// Suspends the connection for as long as it waits. Its timer is the one that ends its patience.
+/// Suspends the connection while it waits. Its timer ends the wait.
 #[cold]
 pub fn suspend(waits: &Waits, io: &mut Io<'_>) -> Flow {
     match waits.patience() {
@@ -22,7 +22,7 @@ pub fn suspend(waits: &Waits, io: &mut Io<'_>) -> Flow {
     Flow::Suspend(on_hangup(waits))
 }
 
-/// Has replies wait for replicas, and the connection with them.
+/// Makes replies wait for replicas, and suspends the connection.
 #[cold]
 pub fn suspend_for_replicas(
     waits: &mut Waits,
@@ -35,7 +35,7 @@ pub fn suspend_for_replicas(
     suspend(waits, io)
 }
 
-/// Suspends the connection until what holds its next request back may be over.
+/// Suspends the connection until the obstacle to its next request may be gone.
 #[cold]
 pub fn hold(waits: &mut Waits, kernel: &Kernel, deferral: Deferral, io: &mut Io<'_>) -> Flow {
     let obstacle = deferral.obstacle();
@@ -44,7 +44,7 @@ pub fn hold(waits: &mut Waits, kernel: &Kernel, deferral: Deferral, io: &mut Io<
             Patience::Ms((until_ms - io.now().unix_ms as i64).max(1) as u64)
         }
         Deferral::On(Obstacle::SlowSync) => Patience::Ms(kernel.durability.hold_back()),
-        // A program that holds it for too long is told, and does not make the client wait any longer.
+        // A program that locks it for too long is reported, and the client then waits no longer.
         Deferral::On(Obstacle::Shard(shard)) => patience_with_programs(kernel, shard),
         Deferral::On(_) => Patience::Forever,
     };
@@ -55,7 +55,7 @@ pub fn hold(waits: &mut Waits, kernel: &Kernel, deferral: Deferral, io: &mut Io<
     suspend(waits, io)
 }
 
-/// How long a client waits for a shard until it is looked whether a program has held it for too long.
+/// Returns how long a client waits for a shard before it checks whether a program has locked it for too long.
 fn patience_with_programs(kernel: &Kernel, shard: usize) -> Patience {
     let threshold = kernel.busy_threshold();
     match kernel.scripts.running.patience(shard, threshold) {
@@ -64,7 +64,7 @@ fn patience_with_programs(kernel: &Kernel, shard: usize) -> Patience {
     }
 }
 
-/// What becomes of a connection that waits when its client has gone.
+/// Returns the action when the client of a waiting connection hangs up.
 pub fn on_hangup(waits: &Waits) -> OnHangup {
     if waits.outlives_client() { OnHangup::Wait } else { OnHangup::Close }
 }

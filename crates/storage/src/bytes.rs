@@ -1,6 +1,6 @@
 //! Reading and writing little-endian numbers and varints in slices that may be too short.
 
-/// A position in a slice; every read may find the slice at its end.
+/// A position in a slice; every read may reach the end of the slice.
 pub struct Cursor<'a> {
     rest: &'a [u8],
 }
@@ -14,7 +14,7 @@ impl<'a> Cursor<'a> {
         self.rest.is_empty()
     }
 
-    /// How many bytes were not read yet.
+    /// Returns the number of unread bytes.
     pub fn remaining(&self) -> usize {
         self.rest.len()
     }
@@ -51,7 +51,7 @@ impl<'a> Cursor<'a> {
         self.array().map(u128::from_le_bytes)
     }
 
-    /// A number in base 128, lowest digits first, the high bit meaning "more follows".
+    /// Reads a number in base 128, lowest digits first; the high bit means "more follows".
     pub fn varint(&mut self) -> Option<u64> {
         let mut value = 0u64;
         for shift in (0..64).step_by(7) {
@@ -69,7 +69,7 @@ impl<'a> Cursor<'a> {
     }
 }
 
-/// Appends what [`Cursor::varint`] reads.
+/// Appends the encoding that [`Cursor::varint`] reads.
 pub fn put_varint(out: &mut Vec<u8>, mut value: u64) {
     while value >= 0x80 {
         out.push(value as u8 | 0x80);

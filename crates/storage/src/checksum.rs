@@ -1,18 +1,18 @@
 //! CRC-32C (Castagnoli), the checksum of every file of the store.
 //!
-//! The formats fix the polynomial. A record's header checksum also covers the record's position ([`Salt`]
-//! and offset), so a block written to the wrong place, or a record image inside a user's value, never passes
-//! for a record.
+//! The formats fix the polynomial. A record's header checksum also covers the record's location ([`Salt`] and
+//! offset). So a block written to the wrong offset, or a record image inside a user's value, never passes for
+//! a record.
 //!
 //! Most inputs are records of a few hundred bytes or less. For these, the crate spends more time on alignment
-//! and dispatch than on the sum, so where the CPU has the instruction we use it directly.
+//! and dispatch than on the sum, so the CPU's instruction is used directly if it exists.
 #![allow(unsafe_code, reason = "a call that the processor was asked about; see `crc32c_append`")]
 
 /// A segment's own random number, mixed into its records' header checksums.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Salt(pub u32);
 
-/// From this length on the crate goes through three parts of the bytes at the same time.
+/// Length from which the crate processes three parts of the bytes at the same time.
 const LONG_BYTES_MIN: usize = 768;
 
 #[inline]
@@ -20,7 +20,7 @@ pub fn crc32c(bytes: &[u8]) -> u32 {
     crc32c_append(0, bytes)
 }
 
-/// The checksum of `before` followed by `bytes`, given the checksum of `before`.
+/// Returns the checksum of some bytes followed by `bytes`, given the checksum `before` of the former.
 #[inline]
 pub fn crc32c_append(before: u32, bytes: &[u8]) -> u32 {
     if bytes.len() >= LONG_BYTES_MIN {
@@ -28,13 +28,13 @@ pub fn crc32c_append(before: u32, bytes: &[u8]) -> u32 {
     }
     #[cfg(all(target_arch = "x86_64", not(miri)))]
     if std::arch::is_x86_feature_detected!("sse4.2") {
-        // SAFETY: the processor has just been asked for the instruction.
+        // SAFETY: the check above has found the instruction.
         return unsafe { short(before, bytes) };
     }
     crc32c::crc32c_append(before, bytes)
 }
 
-/// [`crc32c_append`] for few bytes, eight at a time.
+/// Does the work of [`crc32c_append`] for few bytes, eight at a time.
 #[cfg(all(target_arch = "x86_64", not(miri)))]
 #[target_feature(enable = "sse4.2")]
 fn short(before: u32, bytes: &[u8]) -> u32 {
@@ -51,7 +51,7 @@ fn short(before: u32, bytes: &[u8]) -> u32 {
     !crc
 }
 
-/// Start of a header checksum: the location the header is at.
+/// Starts a header checksum with the location of the header.
 pub fn crc32c_of_location(salt: Salt, offset: u64) -> u32 {
     let mut location = [0; 12];
     location[..4].copy_from_slice(&salt.0.to_le_bytes());
@@ -59,12 +59,13 @@ pub fn crc32c_of_location(salt: Salt, offset: u64) -> u32 {
     crc32c(&location)
 }
 
-/// The checksum of these words' bytes, for headers: their fields need not be put together in memory first.
+/// Returns the checksum of these words' bytes, so that the fields of a header need not be joined in memory
+/// first.
 #[inline]
 pub fn crc32c_of_words<const N: usize>(words: [u64; N]) -> u32 {
     #[cfg(all(target_arch = "x86_64", not(miri)))]
     if std::arch::is_x86_feature_detected!("sse4.2") {
-        // SAFETY: the processor has just been asked for the instruction.
+        // SAFETY: the check above has found the instruction.
         return unsafe { of_words(words) };
     }
     words.iter().fold(0, |crc, word| crc32c::crc32c_append(crc, &word.to_le_bytes()))

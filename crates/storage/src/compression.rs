@@ -1,7 +1,7 @@
 //! Compression of values, chosen per store, recorded per record.
 //!
-//! A value is stored compressed only if that makes it shorter. The option a store was opened with applies to
-//! new records only; each record names its own method.
+//! A value is stored compressed only if that makes it shorter. The option of a store applies to new records
+//! only; each record names its own method.
 //!
 //! | id | method | stored bytes |
 //! |---|---|---|
@@ -31,10 +31,10 @@ pub enum Compression {
     Zstd,
 }
 
-/// Shorter values are not tried: they hardly ever win.
+/// Minimum length of a value to be compressed; shorter ones hardly ever shrink.
 const COMPRESS_LEN_MIN: usize = 32;
 
-/// A value made ready for a record: the method's id and the bytes.
+/// Encodes a value for a record: the method's id and the bytes.
 #[inline]
 pub fn compress<'a>(method: Compression, value: &'a [u8], out: &'a mut Vec<u8>) -> (u8, &'a [u8]) {
     if method == Compression::None { (0, value) } else { try_to_compress(method, value, out) }
@@ -79,24 +79,24 @@ fn try_to_compress<'a>(
     if out.len() < value.len() { (id, out) } else { (0, value) }
 }
 
-/// What a byte can become at most: snappy copies 64 bytes by an element of 3, LZ4 lengthens a match
-/// by 255 with each byte.
+/// Maximum expansion of a byte: snappy copies 64 bytes by an element of 3, LZ4 lengthens a match by 255 with
+/// each byte.
 const LENGTHENING_MAX: usize = 256;
-/// Zstandard repeats a byte for a whole block of 128 KiB with 4 bytes.
+/// For Zstandard, which repeats a byte for a whole block of 128 KiB with 4 bytes.
 #[cfg(feature = "zstd")]
 const LENGTHENING_MAX_ZSTD: usize = 128 << 10;
 
-/// Why stored bytes could not be turned back into a value.
+/// Reason why stored bytes could not be decompressed.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum DecompressError {
     /// This build does not know the method.
     Unsupported,
-    /// The bytes are not what the method produces.
+    /// The method cannot have produced the bytes.
     Damaged,
 }
 
 impl DecompressError {
-    /// The error for a record with this method at a place.
+    /// Returns the error for a record with this method at an offset.
     pub fn at(self, id: u8, path: &Path, offset: u64) -> Error {
         match self {
             DecompressError::Unsupported => Error::UnsupportedCompression { id },
@@ -105,14 +105,14 @@ impl DecompressError {
     }
 }
 
-/// Undoes [`compress`] for methods other than 0, whose bytes are the value already.
+/// Reverses [`compress`] for methods other than 0, whose bytes are the value already.
 pub fn decompress(id: u8, stored: &[u8]) -> Result<Vec<u8>, DecompressError> {
     let mut value = Vec::new();
     decompress_into(id, stored, &mut value)?;
     Ok(value)
 }
 
-/// As [`decompress`], appending. After an error, something may have been appended.
+/// Decompresses as [`decompress`] does and appends to `out`. After an error, a part may have been appended.
 pub fn decompress_into(id: u8, stored: &[u8], out: &mut Vec<u8>) -> Result<(), DecompressError> {
     let start = out.len();
     match id {
@@ -147,7 +147,7 @@ fn split_len(stored: &[u8], lengthening_max: usize) -> Result<(usize, &[u8]), De
     Ok((len, rest))
 }
 
-/// Bounds the memory a damaged length can ask for: no more than the bytes at hand can become.
+/// Limits the memory that a damaged length can request to the maximum expansion of the present bytes.
 fn check_len(len: usize, stored: &[u8], lengthening_max: usize) -> Result<(), DecompressError> {
     let possible = stored.len().saturating_mul(lengthening_max).min(VALUE_LEN_MAX);
     if len <= possible { Ok(()) } else { Err(DecompressError::Damaged) }
@@ -189,7 +189,7 @@ mod tests {
             let (id, stored) = compress(method, &value, &mut out);
             assert_eq!(decompress(id, stored).unwrap(), value, "{method:?}");
         }
-        // Lengths of 512 MiB before next to nothing, refused before anything is allocated.
+        // Declared lengths of 512 MiB with almost no data are refused before anything is allocated.
         let lie = (VALUE_LEN_MAX as u32).to_le_bytes();
         assert_eq!(decompress(2, &[&lie[..], b"x"].concat()), Err(DecompressError::Damaged));
         assert_eq!(decompress(1, &[0x80, 0x80, 0x80, 0x80, 2, 1]), Err(DecompressError::Damaged));

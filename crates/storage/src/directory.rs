@@ -1,4 +1,4 @@
-//! The directory of a store: its lock, its manifest, and which other files belong to it.
+//! The directory of a store: its lock, its manifest, and the other files that belong to it.
 
 use crate::disk::{Disk, DiskLock};
 use crate::error::{Error, Result};
@@ -7,13 +7,13 @@ use crate::names::{self, FileKind};
 use std::io::ErrorKind;
 use std::path::{Path, PathBuf};
 
-/// For an opening where there is no store.
+/// Policy for an opening if there is no store.
 pub enum IfMissing {
     Refuse,
     Make { index: IndexKind, shards: u32 },
 }
 
-/// Keeps other processes from opening the store.
+/// Locks the directory, so that other processes cannot open the store.
 pub fn lock(disk: &dyn Disk, dir: &Path, if_missing: &IfMissing) -> Result<Box<dyn DiskLock>> {
     let path = names::lock(dir);
     disk.lock(&path).map_err(|e| match (e.kind(), if_missing) {
@@ -23,7 +23,7 @@ pub fn lock(disk: &dyn Disk, dir: &Path, if_missing: &IfMissing) -> Result<Box<d
     })
 }
 
-/// Reads the manifest, or makes a store.
+/// Reads the manifest, or creates a store.
 pub fn load_manifest(
     disk: &dyn Disk,
     dir: &Path,
@@ -51,8 +51,8 @@ pub fn load_manifest(
     let manifest = Manifest::new(disk, purpose, index, shards);
     manifest.store(disk, dir)?;
     if let Some(parent) = dir.parent() {
-        // The directory itself may be new. Not everybody may sync the parent, a mount point's for
-        // instance, and then its name is none of our business.
+        // The directory itself may be new. Some processes may not sync the parent, for instance that
+        // of a mount point; its name is then not our concern.
         let _ = disk.sync_dir(parent);
     }
     Ok(manifest)
@@ -62,7 +62,7 @@ fn list(disk: &dyn Disk, dir: &Path) -> Result<Vec<PathBuf>> {
     disk.list(dir).map_err(|e| Error::io("list", dir, e))
 }
 
-/// Removes what crashes and compaction left, and refuses what is not ours.
+/// Removes leftovers of crashes and compaction, and refuses foreign files.
 pub fn sort_out_files(disk: &dyn Disk, dir: &Path, manifest: &mut Manifest) -> Result<()> {
     let mut removed = false;
     for path in list(disk, dir)? {
@@ -82,27 +82,27 @@ pub fn sort_out_files(disk: &dyn Disk, dir: &Path, manifest: &mut Manifest) -> R
         };
         if is_rubbish {
             if !removed {
-                // The manifest that was read may itself not be durable yet, if the process died
-                // right after renaming it; a power cut must not bring back one that lists these.
+                // The manifest that was read may not be durable yet, if the process died right after
+                // renaming it. A power cut must not bring back a manifest that lists these files.
                 disk.sync_dir(dir).map_err(|e| Error::failed("sync", dir, e))?;
             }
             disk.remove(&path).map_err(|e| Error::io("remove", &path, e))?;
             removed = true;
         }
     }
-    // Files may also have gone just before the store was closed or its process died, and a power cut
-    // could bring those back, beside a manifest that no longer lists them.
+    // Files may also have been removed just before the store was closed or its process died. A power
+    // cut could bring those back, next to a manifest that no longer lists them.
     let has_obsolete =
         manifest.segments.values().any(|entry| entry.state == SegmentState::Obsolete);
     if removed || has_obsolete {
         disk.sync_dir(dir).map_err(|e| Error::failed("sync", dir, e))?;
     }
-    // Their files are gone for good now.
+    // Their removal is durable now.
     manifest.segments.retain(|_, entry| entry.state != SegmentState::Obsolete);
     Ok(())
 }
 
-/// Lists the tails that are there: they will be used again, which then needs no other manifest.
+/// Lists the existing tails: they will be used again, which then needs no new manifest.
 pub fn adopt_tails(disk: &dyn Disk, dir: &Path, manifest: &mut Manifest) -> Result<()> {
     let paths = list(disk, dir)?;
     let shards = paths.iter().filter_map(|path| match names::kind_of(path) {
@@ -111,14 +111,14 @@ pub fn adopt_tails(disk: &dyn Disk, dir: &Path, manifest: &mut Manifest) -> Resu
     });
     let tails = shards.collect();
     if manifest.tails != tails {
-        // The process that made it may have died before its name was durable.
+        // The process that created it may have died before its name was durable.
         disk.sync_dir(dir).map_err(|e| Error::failed("sync", dir, e))?;
         manifest.tails = tails;
     }
     Ok(())
 }
 
-/// Removes the tails of shards there are no more. What they held is in segments now, durably.
+/// Removes the tails of shards that no longer exist. Their content is in segments now, durably.
 pub fn remove_idle_tails(disk: &dyn Disk, dir: &Path, shards: u32) -> Result<()> {
     for path in list(disk, dir)? {
         if matches!(names::kind_of(&path), FileKind::Tail(shard) if shard >= shards) {

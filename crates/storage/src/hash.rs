@@ -1,16 +1,16 @@
-//! SipHash-1-3, keyed with a secret of the store: the hash that places keys.
+//! SipHash-1-3, keyed with a secret of the store: the hash that distributes keys.
 //!
 //! It is part of the format, since hint files are sorted by it; a test fixes its values. It is keyed so that
 //! clients, who choose the keys, cannot make them collide.
 
 use siphasher::sip::SipHasher13;
 
-/// The secret a store hashes its keys with; it is in the manifest.
+/// Secret with which a store hashes its keys; it is in the manifest.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct HashKey(pub [u64; 2]);
 
 impl HashKey {
-    /// Hash of `bytes` under this key.
+    /// Returns the hash of `bytes` under this key.
     pub fn hash(self, bytes: &[u8]) -> u64 {
         SipHasher13::new_with_keys(self.0[0], self.0[1]).hash(bytes)
     }
@@ -33,7 +33,7 @@ mod tests {
 
     #[test]
     fn values_are_fixed_by_the_format() {
-        // Were these to change, every hint file in the world would be in the wrong order.
+        // If these values changed, every existing hint file would be in the wrong order.
         let key = HashKey([1, 2]);
         assert_eq!(key.hash(b""), 7_760_257_379_124_798_368);
         assert_eq!(key.hash(b"tierce"), 15_075_782_723_934_706_643);

@@ -1,13 +1,14 @@
-//! Files of checksummed records: what the server's log, its values on disk and the database `tierce-cask` are in.
+//! Files of checksummed records: the storage of the server's log, its values on disk and the database
+//! `tierce-cask`.
 //!
 //! In reading order:
-//! * [`disk`]: the only door to the file system, with a simulated one for tests.
-//! * [`segment`]: records and the files they are in. [`manifest`]: which files count.
+//! * [`disk`]: the only access to the file system, with a simulated one for tests.
+//! * [`segment`]: records and their files. [`manifest`]: the list of valid files.
 //! * [`tail`]: the end of a shard's log, in a mapped file.
-//! * [`log`]: writes, and how they get through a tail into segments. [`Wal`]: a log on its own.
-//! * [`ColdStore`]: values without keys; the caller remembers their locations.
+//! * [`log`]: writes, and their way through a tail into segments. [`Wal`]: a log on its own.
+//! * [`ColdStore`]: values without keys; the caller keeps their locations.
 //!
-//! Modules that the documentation hides are for `tierce-cask`, and change with it.
+//! Modules hidden from the documentation are for `tierce-cask`, and change with it.
 #![deny(unsafe_code)]
 
 pub mod disk;
@@ -64,12 +65,12 @@ pub use wal::{Wal, WalMark};
 pub const KEY_LEN_MAX: usize = 64 << 10;
 /// Longest value in bytes.
 pub const VALUE_LEN_MAX: usize = 512 << 20;
-/// Longest record of a [`Wal`] in bytes: a value of the longest kind, and what belongs to it.
+/// Longest record of a [`Wal`] in bytes: the longest value with its metadata.
 pub const WAL_RECORD_LEN_MAX: usize = VALUE_LEN_MAX + (1 << 20);
 /// Longest batch in bytes, as encoded.
 pub const BATCH_LEN_MAX: usize = 1 << 30;
 
-/// The example of the README does what it says.
+/// Compiles the example of the README.
 #[cfg(doctest)]
 mod documents {
     #[doc = include_str!("../README.md")]

@@ -14,11 +14,11 @@ pub const ALIGNMENT: u64 = 8;
 
 const OFFSET_BITS: u32 = 28;
 const CLASS_BITS: u32 = 12;
-/// Classes below this are the length itself, in units.
+/// Number of classes that are the length itself, in units.
 const EXACT_CLASSES: u64 = 1 << (CLASS_BITS - 1);
 const MANTISSA_BITS: u32 = 6;
 
-/// No record ends beyond this offset.
+/// Upper bound of the offset at which a record ends.
 pub const SEGMENT_LEN_MAX: u64 = ALIGNMENT << OFFSET_BITS;
 
 /// Highest sequence number: a store never comes near, and sums below it cannot overflow.
@@ -29,7 +29,7 @@ pub const SEQ_MAX: u64 = u64::MAX >> 1;
 pub struct SegmentId(pub u32);
 
 impl SegmentId {
-    /// The highest number a location can express.
+    /// Highest number that a location can express.
     pub const MAX: u32 = (1 << (64 - OFFSET_BITS - CLASS_BITS)) - 1;
 }
 
@@ -65,10 +65,10 @@ pub type LocationHash = std::hash::BuildHasherDefault<LocationHasher>;
 pub struct Location(u64);
 
 impl Location {
-    /// The location of a record of `len` bytes at `offset`.
+    /// Creates the location of a record of `len` bytes at `offset`.
     ///
     /// # Panics
-    /// When the offset is unaligned or out of the format's range: the writer rotates before.
+    /// When the offset is unaligned or out of the format's range: the writer must rotate before.
     pub fn new(segment: SegmentId, offset: u64, len: u64) -> Self {
         assert!(offset.is_multiple_of(ALIGNMENT) && len.is_multiple_of(ALIGNMENT));
         assert!(offset + len <= SEGMENT_LEN_MAX);
@@ -97,13 +97,13 @@ impl Location {
         ((self.0 >> CLASS_BITS) & ((1 << OFFSET_BITS) - 1)) * ALIGNMENT
     }
 
-    /// Bytes to read to be sure of having the whole record.
+    /// Returns the number of bytes to read to get the whole record.
     pub fn len_bound(self) -> u64 {
         units_of(self.0 & ((1 << CLASS_BITS) - 1)) * ALIGNMENT
     }
 }
 
-/// The smallest class whose length is at least `units`.
+/// Returns the smallest class whose length is at least `units`.
 fn class_of(units: u64) -> u64 {
     if units < EXACT_CLASSES {
         return units;

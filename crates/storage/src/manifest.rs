@@ -1,13 +1,13 @@
-//! The manifest: which segments make up the store. Byte table in `docs/formats/cask-manifest.md`.
+//! The manifest: the list of the store's segments. Byte table in `docs/formats/cask-manifest.md`.
 //!
-//! The file is small and replaced as a whole: written aside, synced, renamed, directory synced. So it is never
-//! torn, and a manifest that fails verification is damaged.
+//! The file is small and replaced as a whole: written to a temporary file, synced, renamed, directory synced.
+//! So it is never torn, and a manifest that fails verification is damaged.
 //!
 //! Invariants:
 //! * A segment is listed before its file is created and until its removal is durable; an unlisted file with a
 //!   segment's name is foreign.
 //! * [`SegmentState::Open`] and [`SegmentState::Sealed`] segments hold data and must exist.
-//! * [`SegmentState::Obsolete`] ones hold nothing the store needs, and may or may not exist. Compaction
+//! * [`SegmentState::Obsolete`] ones hold nothing that the store needs, and may or may not exist. Compaction
 //!   output begins as obsolete and becomes sealed in the same replacement that makes its input obsolete.
 //! * A shard's tail is listed before anything in it is acknowledged, until the store is closed and all of it is
 //!   in segments; a listed tail must exist.
@@ -26,21 +26,21 @@ use std::io::{ErrorKind, IoSlice};
 use std::path::Path;
 
 const MAGIC: &[u8; 8] = b"TIERCEMF";
-/// Version 1 does not list tails. What is written is always the newest.
+/// Supported versions. Version 1 does not list tails. The newest is always written.
 const VERSIONS: std::ops::RangeInclusive<u32> = 1..=2;
 const VERSION: u32 = *VERSIONS.end();
 const HASH_SIPHASH_1_3: u8 = 1;
-/// More logs than this only cost memory and file handles.
+/// Maximum number of logs; more only cost memory and file handles.
 pub const SHARDS_MAX: u32 = 1024;
-/// Logs of a database for which nothing else was asked.
+/// Default number of logs of a database.
 pub const SHARDS_DEFAULT: u32 = 8;
 pub const HEAD_LEN: usize = 80;
 pub const ENTRY_LEN: usize = 32;
 const TAIL_LEN: usize = 4;
-// The offsets given in `docs/formats/cask-manifest.md`.
+// The offsets in `docs/formats/cask-manifest.md`.
 const _: () = assert!(HEAD_LEN == 8 + 4 + 4 + 16 + 16 + 4 + 4 + 4 + 4 + 8 + 8);
 
-/// What a segment is to the store.
+/// State of a segment.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum SegmentState {
     /// Being written, or was when the process ended: its tail may be torn.
@@ -54,7 +54,7 @@ pub enum SegmentState {
     Obsolete,
 }
 
-/// What the segments of a directory are for.
+/// Purpose of a directory's segments.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Purpose {
     /// Keys and values, found by an index.
@@ -73,14 +73,14 @@ impl Purpose {
     }
 }
 
-/// The way keys are found.
+/// Kind of the index.
 #[derive(Clone, Copy, PartialEq, Eq, Default, Debug)]
 pub enum IndexKind {
-    /// At most 16 bytes of memory a key, however long the keys: the index knows a fingerprint and
-    /// a position, the key is verified on disk. No ranges.
+    /// At most 16 bytes of memory per key of any length: the index holds a fingerprint and a location, the key
+    /// is verified on disk. No ranges.
     #[default]
     Hash = 0,
-    /// Keys are in memory, in order: ranges and prefixes, and overwriting reads nothing.
+    /// Keys are in memory, in order: supports ranges and prefixes, and overwriting reads nothing.
     Ordered = 1,
 }
 
@@ -94,16 +94,16 @@ impl IndexKind {
     }
 }
 
-/// A segment as the manifest knows it.
+/// A segment in the manifest.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Entry {
     pub state: SegmentState,
     pub origin: Origin,
-    /// No record of the segment has a lower sequence number.
+    /// Lower bound of the sequence numbers of its records.
     pub seq_min: u64,
 }
 
-/// The manifest's content.
+/// Content of the manifest.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Manifest {
     pub store_id: u128,
@@ -113,20 +113,20 @@ pub struct Manifest {
     pub shards: u32,
     pub next_segment: u32,
     pub next_seq: u64,
-    /// Of a log: the number of the first record that is kept. One with a higher number that comes
-    /// first shows that records are missing.
+    /// For a log: the number of the first record that is kept. If the log begins with a higher number, records
+    /// are missing.
     pub first_seq: u64,
     pub segments: BTreeMap<SegmentId, Entry>,
-    /// Shards in whose tails there may be something that is not in a segment.
+    /// Shards whose tails may hold data that is not in a segment.
     pub tails: BTreeSet<u32>,
 }
 
-/// Why bytes are no manifest.
+/// Reason why bytes are not a manifest.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Undecodable {
     /// A check failed.
     Damaged(&'static str),
-    /// They are one, of a format version that a later program writes.
+    /// They are a manifest of a newer format version.
     TooNew(u32),
 }
 
@@ -146,7 +146,7 @@ impl Manifest {
         }
     }
 
-    /// Reads the manifest of a directory, `None` when there is none.
+    /// Reads the manifest of a directory. Returns `None` if there is none.
     pub fn load(disk: &dyn Disk, dir: &Path) -> Result<Option<Self>> {
         let path = names::manifest(dir);
         let file = match disk.open(&path, OpenMode::ReadOnly) {
@@ -155,7 +155,7 @@ impl Manifest {
             Err(e) => return Err(Error::io("open", &path, e)),
         };
         let len = file.size().map_err(|e| Error::io("measure", &path, e))?;
-        // Far above any real store, far below what could exhaust memory.
+        // The limit is far above any real store, and far below a size that could exhaust memory.
         if len > 1 << 30 {
             return Err(Error::corrupt(&path, 0, "manifest is impossibly long"));
         }
@@ -175,7 +175,7 @@ impl Manifest {
         replace_file(disk, dir, &names::manifest(dir), &self.encode())
     }
 
-    /// Space that a replacement takes, on a disk that counts it in pages.
+    /// Returns the space that a replacement takes, on a disk that counts it in pages.
     pub fn space(&self, page_len: u64) -> u64 {
         let lists_len = self.segments.len() * ENTRY_LEN + self.tails.len() * TAIL_LEN;
         ((HEAD_LEN + lists_len + 4) as u64).next_multiple_of(page_len)
@@ -217,8 +217,8 @@ impl Manifest {
         out
     }
 
-    /// Whatever a later version changes, the magic number, the version behind it and the checksum
-    /// of everything at the end stay where they are.
+    /// Decodes a manifest. In all future versions the magic number, the version after it and the checksum of
+    /// everything at the end stay at these offsets.
     pub fn decode(bytes: &[u8]) -> Result<Self, Undecodable> {
         use Undecodable::{Damaged, TooNew};
         if bytes.get(..8) != Some(MAGIC) {
@@ -299,11 +299,11 @@ fn decode_entry(cursor: &mut Cursor<'_>) -> Option<(SegmentId, Entry)> {
     Some((id, Entry { state, origin, seq_min }))
 }
 
-/// Puts a file into place so that after a crash either the old or the new one is there, whole.
+/// Replaces a file atomically: after a crash either the old or the new one is there, whole.
 pub fn replace_file(disk: &dyn Disk, dir: &Path, path: &Path, bytes: &[u8]) -> Result<()> {
     let temporary = names::temporary(path);
     if let Err(error) = write_aside(disk, &temporary, path, bytes) {
-        // On a full disk the leftover would be in the way.
+        // On a full disk the leftover would only take space.
         let _ = disk.remove(&temporary);
         return Err(error);
     }

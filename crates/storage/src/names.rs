@@ -2,12 +2,12 @@
 //!
 //! | name | content |
 //! |---|---|
-//! | `MANIFEST` | the list of segments, and what must not change between openings |
-//! | `LOCK` | nothing; held locked while the store is open |
+//! | `MANIFEST` | the list of segments, and settings that must not change between openings |
+//! | `LOCK` | nothing; locked while the store is open |
 //! | `00000042.seg` | segment 42 |
 //! | `00000042.hint` | hint file of segment 42 |
 //! | `0003.tail` | the end of shard 3's log that is not in a segment yet |
-//! | `RESERVE` | nothing: space set aside for deletes and compaction on a full disk |
+//! | `RESERVE` | nothing: reserved space for deletes and compaction on a full disk |
 //! | `*.tmp` | a file being written, worthless after a crash |
 //!
 //! Names are relative to the directory and no file contains a path, so a store can be moved.
@@ -19,7 +19,7 @@ const SEGMENT: &str = "seg";
 const HINT: &str = "hint";
 const TAIL: &str = "tail";
 
-/// The kind of a file, by its name.
+/// Kind of a file, by its name.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum FileKind {
     Manifest,
@@ -27,10 +27,10 @@ pub enum FileKind {
     Reserve,
     Segment(SegmentId),
     Hint(SegmentId),
-    /// Of the shard with this number.
+    /// Tail of the shard with this number.
     Tail(u32),
     Temporary,
-    /// Not one of our names; never touched.
+    /// A file that is not ours and is never touched.
     Other,
 }
 
@@ -58,7 +58,7 @@ pub fn tail(dir: &Path, shard: u32) -> PathBuf {
     dir.join(format!("{shard:04}.{TAIL}"))
 }
 
-/// The name under which `path` is written before it is renamed into place.
+/// Returns the name under which `path` is written before it is renamed.
 pub fn temporary(path: &Path) -> PathBuf {
     let mut name = path.as_os_str().to_owned();
     name.push(".tmp");

@@ -1,6 +1,6 @@
-//! News of long work on files for its caller.
+//! Progress of long work on files.
 
-/// How far a check or repair has come; handed to the caller's function now and then.
+/// Progress of a check or repair; passed to the caller's function from time to time.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Progress {
     /// Bytes of segments read so far.

@@ -1,7 +1,7 @@
-//! Disk space that a file holds for work that frees space, so that it can be done on a full disk.
+//! Disk space that a file reserves for work that frees space, so that this work can be done on a full disk.
 //!
-//! Only the length of the file matters. Databases and spilled values have one each; [`Reserve`] is what databases
-//! share.
+//! Only the length of the file matters. Databases and spilled values have one each; [`Reserve`] is the form that
+//! databases share.
 
 use crate::disk::{Disk, DiskFile, OpenMode, space};
 use crate::error::{Error, Result};
@@ -12,31 +12,31 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
-/// The file, and how much it holds.
+/// The file, and the number of bytes that it holds.
 pub struct ReserveFile {
     disk: Arc<dyn Disk>,
-    /// There is none yet if the disk had no space for it.
+    /// `None` while the disk has had no space for the file.
     file: Option<Arc<dyn DiskFile>>,
     bytes: u64,
     path: PathBuf,
 }
 
 impl ReserveFile {
-    /// Opens the file, or makes it. What it held is held again if there is still space for it.
+    /// Opens or creates the file. Its space is reserved again, if there is enough.
     pub fn open(disk: &Arc<dyn Disk>, path: &Path) -> Result<Self> {
         let disk = Arc::clone(disk);
         let mut held = Self { disk, file: None, bytes: 0, path: path.to_owned() };
         let Some(file) = held.file()? else { return Ok(held) };
         let len = file.size().map_err(|e| Error::io("measure", path, e))?;
-        // A power cut may have left the length and not the space. What can be had is taken at once: recovery
-        // of a database writes hint files, and they may do without.
+        // A power cut may have kept the length without the space. Take the available space at once: recovery of a
+        // database writes hint files, which are optional.
         if len > 0 {
             held.hold_what_there_is(len)?;
         }
         Ok(held)
     }
 
-    /// The file, which is made if it is not there and the disk has space for a file.
+    /// Returns the file. Creates it if it does not exist and the disk has space for a file.
     fn file(&mut self) -> Result<Option<Arc<dyn DiskFile>>> {
         if self.file.is_none() {
             let disk = &self.disk;
@@ -55,7 +55,7 @@ impl ReserveFile {
         Ok(self.file.clone())
     }
 
-    /// Bytes that it holds.
+    /// Returns the number of bytes that it holds.
     pub fn bytes(&self) -> u64 {
         self.bytes
     }
@@ -64,7 +64,7 @@ impl ReserveFile {
         &self.path
     }
 
-    /// Sets aside `bytes` in all; `false` when there is no space for them.
+    /// Reserves `bytes` in total. Returns `false` when there is no space for them.
     pub fn hold(&mut self, bytes: u64) -> Result<bool> {
         if bytes <= self.bytes {
             return Ok(true);
@@ -76,7 +76,7 @@ impl ReserveFile {
                 Ok(true)
             }
             Err(error) if space::is_full(&error) => {
-                // A file system may have set a part aside.
+                // The file system may have reserved a part.
                 self.shrink(self.bytes)?;
                 Ok(false)
             }
@@ -84,7 +84,7 @@ impl ReserveFile {
         }
     }
 
-    /// As [`Self::hold`]; takes what there is if there is not enough.
+    /// Reserves as [`Self::hold`] does, or as much as possible if there is not enough.
     pub fn hold_what_there_is(&mut self, bytes: u64) -> Result<bool> {
         if self.hold(bytes)? {
             return Ok(true);
@@ -97,7 +97,7 @@ impl ReserveFile {
         Ok(false)
     }
 
-    /// Gives space back to the disk.
+    /// Returns space to the disk.
     pub fn shrink(&mut self, bytes: u64) -> Result<()> {
         let Some(file) = &self.file else { return Ok(()) };
         file.truncate(bytes).map_err(|e| Error::io("truncate", &self.path, e))?;
@@ -105,8 +105,8 @@ impl ReserveFile {
         Ok(())
     }
 
-    /// Does something that needs so much space, with that of the reserve if there is no other. What is
-    /// left over then comes back.
+    /// Runs an action that needs so many bytes, with the space of the reserve if there is no other. The rest of
+    /// the space returns to the reserve.
     pub fn lend<T>(&mut self, bytes: u64, action: impl Fn() -> Result<T>) -> Result<T> {
         match action() {
             Err(Error::NoSpace { .. }) if self.bytes > 0 => {}
@@ -120,18 +120,18 @@ impl ReserveFile {
     }
 }
 
-/// The space that is set aside.
+/// Reserved space, shared by several threads.
 pub struct Reserve {
-    /// A write has met a full disk, or the reserve is not whole.
+    /// A write has met a full disk, or the reserve is smaller than it should be.
     pub is_short: AtomicBool,
-    /// Counts how often compaction has made room for deletes.
+    /// Number of times that compaction has freed space for deletes.
     pub room_made: AtomicU64,
     pub held: Mutex<ReserveFile>,
     pub path: PathBuf,
 }
 
 impl Reserve {
-    /// What the directory has. Nothing more is set aside yet.
+    /// Opens the reserve of a directory, without reserving more.
     pub fn open(disk: &Arc<dyn Disk>, dir: &Path) -> Result<Self> {
         let path = names::reserve(dir);
         let held = ReserveFile::open(disk, &path)?;
@@ -147,7 +147,7 @@ impl Reserve {
         self.is_short.store(true, Ordering::Relaxed);
     }
 
-    /// Does something that needs so much space, with that of the reserve if there is no other.
+    /// Runs an action that needs so many bytes, with the space of the reserve if there is no other.
     pub fn lend<T>(&self, bytes: u64, action: impl Fn() -> Result<T>) -> Result<T> {
         match action() {
             Err(Error::NoSpace { .. }) => self.held.lock().lend(bytes, action),
@@ -155,12 +155,12 @@ impl Reserve {
         }
     }
 
-    /// Gives all of it back to the disk.
+    /// Returns all of the space to the disk.
     pub fn give_up(&self) -> Result<()> {
         self.held.lock().shrink(0)
     }
 
-    /// Bytes that are set aside.
+    /// Returns the number of reserved bytes.
     pub fn bytes(&self) -> u64 {
         self.held.lock().bytes()
     }

@@ -1,9 +1,9 @@
-//! A shard's tail: a mapped file with the end of its log, before that reaches a segment.
-//! Byte table in `docs/formats/cask-tail.md`.
+//! A shard's tail: a mapped file with the end of its log, before it reaches a segment. Byte table in
+//! `docs/formats/cask-tail.md`.
 //!
-//! The log of a shard is one long run of bytes, counted by [`LogOffset`]; each segment takes a piece of it that
+//! The log of a shard is one long run of bytes, counted by [`LogOffset`]. Each segment takes a part of it that
 //! begins with a block. The tail is a ring of slots, a block each; every byte of the log is at its offset modulo
-//! the ring's length. Each slot has a *mark*: up to where its block is filled, and which segment it belongs to.
+//! the ring's length. Each slot has a *mark*: the end of the filled part of its block, and its segment.
 //!
 //! Invariants:
 //! * Only the holder of the shard's lock writes.
@@ -23,14 +23,14 @@ use std::sync::Arc;
 
 const MAGIC: &[u8; 8] = b"TIERCETL";
 const VERSION: u32 = 1;
-/// Blocks in a ring: few, since each is written at once, and enough for some to be on their way.
+/// Number of blocks in a ring: few, since each is written at once, but enough for some to be in flight.
 pub(crate) const SLOTS: usize = 8;
-/// What follows the blocks: header and marks, one sector.
+/// Length of the trailer after the blocks: header and marks, one sector.
 pub(crate) const TRAILER_LEN: usize = 512;
-/// Bytes of the header, at the beginning of the trailer.
+/// Length of the header, at the beginning of the trailer.
 const HEADER_LEN: usize = 64;
 const CHECKED_LEN: usize = HEADER_LEN - 4;
-/// A slot's mark, twice, so that no damaged bit can hide what the slot holds.
+/// Length of a slot's mark, stored twice, so that a damaged bit cannot hide the content of the slot.
 const MARK_LEN: usize = 16;
 /// Smallest block: a segment's header and a bit more.
 const BLOCK_LEN_MIN: u64 = 128;
@@ -38,17 +38,17 @@ const BLOCK_LEN_MAX: u64 = 1 << 20;
 
 const _: () = assert!(HEADER_LEN + SLOTS * MARK_LEN <= TRAILER_LEN);
 
-/// A place in a shard's log, counted from the opening of the store.
+/// An offset in a shard's log, counted from the opening of the store.
 pub type LogOffset = u64;
 
-/// How a tail is divided.
+/// Division of a tail into blocks.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Geometry {
     pub block_len: u64,
 }
 
 impl Geometry {
-    /// For a tail of about this many bytes.
+    /// Returns the geometry of a tail of about this many bytes.
     pub fn of_len(tail_bytes: u64) -> Self {
         let block_len = (tail_bytes / SLOTS as u64).clamp(BLOCK_LEN_MIN, BLOCK_LEN_MAX);
         let unit = if block_len >= DIRECT_ALIGNMENT as u64 {
@@ -67,7 +67,8 @@ impl Geometry {
         self.ring_len() as usize + TRAILER_LEN
     }
 
-    /// Writes to segments begin and end at multiples of this, except where a segment ends.
+    /// Returns the unit of writes to segments: they begin and end at its multiples, except at the end of a
+    /// segment.
     pub fn page_len(self) -> u64 {
         self.block_len.min(DIRECT_ALIGNMENT as u64)
     }
@@ -80,12 +81,12 @@ impl Geometry {
         at.next_multiple_of(self.block_len)
     }
 
-    /// Where the run of bytes from `at` on reaches the ring's end.
+    /// Returns the offset at which bytes from `at` on reach the ring's end.
     pub fn wrap_after(self, at: LogOffset) -> LogOffset {
         at - at % self.ring_len() + self.ring_len()
     }
 
-    /// The block that a byte at `at` lies in.
+    /// Returns the block of the byte at `at`.
     pub fn block(self, at: LogOffset) -> OpenBlock {
         OpenBlock { end: self.floor(at) + self.block_len, mark_at: self.mark_at(self.slot(at)) }
     }
@@ -99,14 +100,14 @@ impl Geometry {
     }
 }
 
-/// A block of the log that is being filled. Kept from one write to the next, since finding it takes divisions.
+/// The current block of the log. It is cached between writes, since computing it takes divisions.
 #[derive(Clone, Copy, Default, Debug)]
 pub struct OpenBlock {
     pub end: LogOffset,
     mark_at: usize,
 }
 
-/// What a slot holds: the block of `segment` in which the byte before `end` stands, up to there.
+/// Content of a slot: the block of `segment` that contains the byte before `end`, filled up to `end`.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Mark {
     pub segment: SegmentId,
@@ -117,7 +118,7 @@ const OFFSET_BITS: u32 = 28;
 const CHECK_BITS: u32 = 12;
 
 impl Mark {
-    /// Segment number, last 8 bytes covered, and a checksum, in one word.
+    /// Encodes the segment number, the last 8 bytes covered, and a checksum in one word.
     fn encode(self) -> u64 {
         debug_assert!(self.end >= ALIGNMENT && self.end <= SEGMENT_LEN_MAX);
         let fields = u64::from(self.segment.0) << OFFSET_BITS | (self.end / ALIGNMENT - 1);
@@ -144,7 +145,7 @@ pub struct Tail {
 }
 
 impl Tail {
-    /// Maps the shard's tail file, making it first unless there is one of this shape.
+    /// Maps the shard's tail file. Creates it first unless there is one of this geometry.
     pub fn open(
         disk: &dyn Disk,
         dir: &Path,
@@ -172,7 +173,7 @@ impl Tail {
         }
     }
 
-    /// Copies bytes of the log out.
+    /// Copies bytes of the log to `out`.
     pub fn read(&self, at: LogOffset, out: &mut [u8]) {
         let ring = self.geometry.ring_len();
         let start = (at % ring) as usize;
@@ -184,7 +185,7 @@ impl Tail {
         }
     }
 
-    /// Writes bytes of the log, which do not go around the ring's end, to a file.
+    /// Writes bytes of the log, which must not wrap around the ring's end, to a file.
     pub fn write_to(
         &self,
         at: LogOffset,
@@ -196,7 +197,7 @@ impl Tail {
         self.map.write_to(start as usize, len as usize, file, position)
     }
 
-    /// Marks the slots from `block` on, where one begins, up to `to` as filled up to there. Their segment
+    /// Marks the slots from `block`, the beginning of a block, to `to` as filled up to there. Their segment
     /// begins at `base`.
     pub fn mark(&self, segment: SegmentId, base: LogOffset, block: LogOffset, to: LogOffset) {
         debug_assert_eq!(block, self.geometry.floor(block));
@@ -225,7 +226,7 @@ fn create(
     let temporary = names::temporary(path);
     let written = write_aside(disk, &temporary, path, store_id, geometry);
     if let Err(error) = written {
-        // On a full disk the leftover would be in the way.
+        // On a full disk the leftover would only take space.
         let _ = disk.remove(&temporary);
         return Err(error);
     }
@@ -241,7 +242,7 @@ fn write_aside(
 ) -> Result<()> {
     let file =
         disk.open(temporary, OpenMode::Truncate).map_err(|e| Error::io("create", temporary, e))?;
-    // All of its space, since a store into memory cannot report that there is none.
+    // Reserve all of its space, since a store into memory cannot report a full disk.
     file.reserve(geometry.file_len() as u64).map_err(|e| Error::io("reserve", temporary, e))?;
     let mut trailer = [0; TRAILER_LEN];
     trailer[..HEADER_LEN].copy_from_slice(&encode_header(store_id, geometry));
@@ -263,7 +264,7 @@ fn encode_header(store_id: u128, geometry: Geometry) -> [u8; HEADER_LEN] {
     out
 }
 
-/// Store id and geometry, or which check failed.
+/// Decodes store id and geometry. Returns the failed check as the error.
 fn decode_header(bytes: &[u8]) -> Result<(u128, Geometry), &'static str> {
     let (checked, crc) = bytes.split_at_checked(CHECKED_LEN).ok_or("tail header is cut off")?;
     if checked[..8] != *MAGIC {
@@ -282,7 +283,7 @@ fn decode_header(bytes: &[u8]) -> Result<(u128, Geometry), &'static str> {
     Ok((store_id, Geometry { block_len }))
 }
 
-/// Opens a tail file and verifies its header; `None` when there is no file.
+/// Opens a tail file and verifies its header. Returns `None` if it does not exist.
 fn find(
     disk: &dyn Disk,
     path: &Path,
@@ -315,20 +316,20 @@ fn find(
     Ok(Some((file, geometry)))
 }
 
-/// A tail as it was found, to be read only.
+/// A tail as found on disk, read-only.
 pub struct TailImage {
     geometry: Geometry,
     bytes: Vec<u8>,
 }
 
-/// A block that a tail holds: where it begins in its segment, and as much of it as is filled.
+/// A block in a tail: its offset in its segment, and the filled part.
 pub struct Block<'a> {
     pub start: u64,
     pub bytes: &'a [u8],
 }
 
 impl TailImage {
-    /// Reads a shard's tail, `None` when there is none.
+    /// Reads a shard's tail. Returns `None` if it does not exist.
     pub fn load(disk: &dyn Disk, dir: &Path, store_id: u128, shard: u32) -> Result<Option<Self>> {
         let path = names::tail(dir, shard);
         let Some((file, geometry)) = find(disk, &path, store_id)? else { return Ok(None) };
@@ -337,7 +338,7 @@ impl TailImage {
         Ok(Some(TailImage { geometry, bytes }))
     }
 
-    /// The blocks of a segment that are in this tail, in no order.
+    /// Returns the blocks of a segment that are in this tail, in no order.
     pub fn blocks(&self, segment: SegmentId) -> impl Iterator<Item = Block<'_>> {
         (0..SLOTS).filter_map(move |slot| {
             let mark = self.mark(slot).filter(|mark| mark.segment == segment)?;
@@ -351,7 +352,7 @@ impl TailImage {
     fn mark(&self, slot: usize) -> Option<Mark> {
         let at = self.geometry.mark_at(slot);
         let words = self.bytes[at..at + MARK_LEN].as_chunks().0;
-        // The first one is stored first, so it is the newer one where they differ.
+        // The first copy is stored first, so it is the newer one if they differ.
         words.iter().find_map(|word| Mark::decode(u64::from_le_bytes(*word)))
     }
 }

@@ -1,4 +1,5 @@
-//! The store of cold values against a model, through crashes, on full disks and with damage.
+//! Tests of the store of cold values against a model, through crashes, on full disks and with
+//! damage.
 
 use proptest::prelude::*;
 use std::collections::BTreeMap;
@@ -25,7 +26,7 @@ fn open_on(disk: Arc<dyn Disk>, dir: &Path) -> ColdStore {
     ColdStore::open(disk, dir, options()).unwrap()
 }
 
-/// Bytes that follow from a number.
+/// Returns bytes derived from a number.
 fn value(number: u64, len: usize) -> Vec<u8> {
     (0..len as u64).map(|at| (number.wrapping_mul(31) + at * 7) as u8).collect()
 }
@@ -43,7 +44,7 @@ fn read(store: &ColdStore, location: ColdLocation) -> tierce_storage::Result<Vec
     store.read(location, &mut ColdBuffer::default()).map(<[u8]>::to_vec)
 }
 
-/// What a user of the store does, and what is live meanwhile.
+/// A user of the store, with the values that are live.
 struct User {
     store: ColdStore,
     live: BTreeMap<u64, (ColdLocation, Vec<u8>)>,
@@ -72,7 +73,7 @@ impl User {
         self.store.remove(&self.store.dead()).unwrap();
     }
 
-    /// Moves what is left in segments that are mostly empty.
+    /// Moves the remaining values of sparse segments.
     fn clean(&mut self) {
         let sparse = self.store.sparse(0.5);
         for (location, value) in self.live.values_mut() {
@@ -141,7 +142,7 @@ proptest! {
             }
             user.check();
         }
-        // Disk space follows what is live: no segment but the last is empty.
+        // Disk space follows the live data: no segment but the last is empty.
         user.remove_dead();
         let figures = user.store.figures();
         prop_assert!(figures.segments <= user.live.len() as u64 + 1);
@@ -166,7 +167,7 @@ fn what_was_handed_out_survives_a_power_cut_at_any_call() {
             states.push((disk.calls(), user.live.clone()));
         }
         for moment in disk.take_history() {
-            // During a step everything counts that is live before and after it.
+            // During a step, values are live that are live before and after it.
             let after = states.iter().position(|(calls, _)| *calls > moment.calls);
             let after = after.unwrap_or(states.len() - 1);
             let (before, after) = (&states[after.saturating_sub(1)].1, &states[after].1);
@@ -195,12 +196,12 @@ fn places_that_were_let_go_may_be_gone() {
     drop(store);
     let path = disk.paths().into_iter().find(|path| path.extension().is_some()).unwrap();
     disk.erase(&path);
-    // As a log is read: the key was spilled, and overwritten later.
+    // As in replaying a log: the key was spilled, and overwritten later.
     let store = open(&disk);
     store.hold(locations[0]);
     store.release(locations[0]);
     store.finish_recovery().unwrap();
-    // A number is not given away again.
+    // A segment number is never reused.
     assert!(write(&store, &[value(3, 10)]).unwrap()[0].segment > locations[0].segment);
     drop(store);
     let store = open(&disk);
@@ -297,7 +298,7 @@ fn a_check_finds_all_values_and_every_damage() {
     let files = disk.paths().into_iter().filter(|path| path.extension().is_some());
     let files: Vec<_> = files.filter(|path| path.to_string_lossy().ends_with(".cold")).collect();
     assert_eq!(files.len(), report.segments);
-    // One bit of any record of the last file, and of its header.
+    // Flip a bit of any record of the last file, and of its header.
     let last = locations.last().unwrap().segment;
     let path = files.iter().max().unwrap();
     for location in locations.iter().filter(|location| location.segment == last) {
@@ -310,7 +311,7 @@ fn a_check_finds_all_values_and_every_damage() {
     disk.flip_bit(path, 3);
     assert_eq!(check().unwrap().problems.len(), 1);
     disk.flip_bit(path, 3);
-    // A page of zeros where records should be.
+    // Replace a page of records by zeros.
     let mut content = disk.content(path).unwrap();
     content[4096..8192].fill(0);
     disk.set_content(path, content);

@@ -1,5 +1,5 @@
-//! Asynchronous reads of cold values, by the ring and by threads alike: that all of them come
-//! back right, whatever the disk does meanwhile.
+//! Tests of asynchronous reads of cold values, by the ring and by threads: all results are right,
+//! whatever the disk does meanwhile.
 
 use std::collections::HashMap;
 use std::io::{self, IoSlice};
@@ -25,7 +25,7 @@ fn with_each_driver(test: impl Fn(ReadDriver)) {
     }
 }
 
-/// A directory that goes when this does.
+/// A directory that is removed when this is dropped.
 struct Home(PathBuf);
 
 impl Home {
@@ -42,7 +42,7 @@ impl Drop for Home {
     }
 }
 
-/// Bytes that follow from a number.
+/// Returns bytes derived from a number.
 fn value(number: usize) -> Vec<u8> {
     let len = match number % 10 {
         0 => 20_000 + number * 7,
@@ -70,11 +70,11 @@ fn fill(store: &ColdStore, count: usize) -> Vec<ColdLocation> {
 }
 
 fn await_readable(descriptor: BorrowedFd<'_>) {
-    // Interrupted is as good: the kernel interrupts when it begins to watch a ring.
+    // An interruption is as good as an event: the kernel interrupts when it begins to watch a ring.
     let _ = poll(&mut [PollFd::from_borrowed_fd(descriptor, PollFlags::IN)], None);
 }
 
-/// Takes what comes until nothing is left, asleep in between.
+/// Takes results until no reads are left, sleeping in between.
 fn take_all<T>(reads: &mut ColdReads<T>, mut each: impl FnMut(T, Result<&[u8], Error>)) {
     loop {
         while !reads.submit(true) {}
@@ -123,8 +123,8 @@ fn what_is_not_there_or_damaged_is_an_error_for_its_read_alone() {
         let files = |segment: u32| home.0.join(format!("{segment:08}.cold"));
         let last = locations.last().unwrap().segment;
         assert!(last > locations[0].segment + 1, "several segments");
-        // The first segment is cut off, one bit of the last is flipped; the first is read while it is
-        // open, and after it was closed and opened again.
+        // The first segment is truncated, and one bit of the last is flipped. The first is read while
+        // it is open, and after it was closed and opened again.
         let cut =
             std::fs::OpenOptions::new().write(true).open(files(locations[0].segment)).unwrap();
         cut.set_len(6000).unwrap();
@@ -155,13 +155,13 @@ fn what_is_not_there_or_damaged_is_an_error_for_its_read_alone() {
     });
 }
 
-/// The real disk, whose files can be made unreadable.
+/// The real disk, with files that can be made unreadable.
 #[derive(Clone, Default)]
 struct Failing(Arc<AtomicBool>);
 
 struct FailingFile {
     file: Arc<dyn DiskFile>,
-    /// Not open for reading.
+    /// A file that is not open for reading.
     other: std::fs::File,
     fails: Arc<AtomicBool>,
 }
@@ -282,7 +282,7 @@ fn segments_may_go_and_queues_end_with_reads_under_way() {
                 });
             }
         }
-        // A file that is removed while it is read can be read to the end.
+        // A file that is removed during a read can be read to the end.
         let mut reads = store.reads(driver).unwrap();
         locations[..100]
             .iter()

@@ -1,4 +1,4 @@
-//! Small disks, and disks that are full: used to nearly their end, and usable again.
+//! Tests of small and full disks: they are used almost completely, and are usable again later.
 
 use std::path::Path;
 use std::sync::Arc;
@@ -31,7 +31,7 @@ fn a_log_uses_a_small_disk_to_nearly_its_end() {
         };
         assert!(refused.is_no_space(), "{refused}");
         assert!(appended > capacity / 10 * 8, "{appended} of {capacity}");
-        // What the log set aside at once is no more than a part of what was there.
+        // The log may reserve only a part of the free space at once.
         disk.set_capacity(Some(capacity + MIB));
         log.append(&record).unwrap();
         let image = disk.now().after_kill(1);
@@ -69,18 +69,18 @@ fn spilled_values_use_a_small_disk_to_nearly_its_end() {
         // The reserve of the smallest disk is a quarter of it.
         let part = if capacity < 4 * MIB { 7 } else { 8 };
         assert!(written > capacity / 10 * part, "{written} of {capacity}");
-        // Neither files nor segments are left behind by what was refused.
+        // Refused writes leave neither files nor segments.
         let (files, figures) = (disk.paths().len(), store.figures());
         assert!((0..20).all(|_| write(200_000).is_err()));
         assert_eq!((disk.paths().len(), store.figures()), (files, figures));
-        // Something shorter may still fit, and what is there can be read.
+        // Something shorter may still fit, and existing values can be read.
         locations.extend(write(100));
         let mut buffer = ColdBuffer::default();
         for location in &locations {
             let found = store.read(*location, &mut buffer).unwrap();
             assert!(value.starts_with(found));
         }
-        // With space again, it goes on.
+        // Once there is space again, writes succeed.
         disk.set_capacity(Some(capacity + 4 * MIB));
         write(200_000).unwrap();
     }
@@ -105,8 +105,8 @@ fn write(
     store.write(&mut batch, Durable::Yes, origin)
 }
 
-/// Moves the values of segments of which little counts, as many as there is room for, and removes the segments. Whether
-/// there were any.
+/// Moves the values of sparse segments, as many as there is room for, and removes the segments. Returns true if there
+/// were any.
 fn clean(store: &ColdStore, locations: &mut [ColdLocation]) -> bool {
     let movable = store.movable(&store.sparse(0.5));
     for location in locations.iter_mut().filter(|at| movable.contains(&at.segment)) {
@@ -118,8 +118,8 @@ fn clean(store: &ColdStore, locations: &mut [ColdLocation]) -> bool {
     !movable.is_empty()
 }
 
-/// Nine of ten values on a full disk are released, spread over all segments. Also after a start the others can be
-/// moved together, so that there is space again.
+/// On a full disk, nine of ten values are released, spread over all segments. The others can then be moved together to
+/// free space, even after a start.
 #[test]
 fn spilled_values_are_moved_together_on_a_full_disk() {
     for (capacity, restarts) in [(3 * MIB, false), (18 * MIB, false), (60 * MIB, true)] {
@@ -135,7 +135,7 @@ fn spilled_values_are_moved_together_on_a_full_disk() {
         let mut kept: Vec<_> = kept.into_iter().map(|(_, location)| *location).collect();
         let disk = if restarts { disk.now().after_kill(1) } else { disk };
         if restarts {
-            // No byte is left, but what is held.
+            // No byte is left except the reserve.
             disk.set_capacity(Some(disk.used()));
             store = open_cold(&disk);
             kept.iter().for_each(|location| store.hold(*location));
@@ -152,12 +152,12 @@ fn spilled_values_are_moved_together_on_a_full_disk() {
     }
 }
 
-/// Leaves a full disk so much more space.
+/// Frees so many bytes on a full disk.
 fn make_free(disk: &SimDisk, bytes: u64) {
     disk.set_capacity(Some(disk.used() + bytes));
 }
 
-/// An older version filled the disk, or the reserve was lent when the process was killed.
+/// The disk was filled by an older version, or the process was killed while the reserve was in use.
 #[test]
 fn a_start_without_the_reserve_leaves_others_their_space() {
     let disk = SimDisk::new(4);
@@ -211,7 +211,7 @@ fn values_are_spilled_though_no_file_could_be_made_at_the_start() {
     assert!(disk.content(Path::new("/cold/RESERVE")).is_some_and(|reserve| !reserve.is_empty()));
 }
 
-/// Values that are written again and again take about twice their size.
+/// Values that are rewritten repeatedly take about twice their size.
 #[test]
 fn a_few_values_take_little_space_however_often_they_are_written() {
     let disk = SimDisk::new(3);
@@ -231,7 +231,7 @@ fn a_few_values_take_little_space_however_often_they_are_written() {
     }
 }
 
-/// What is there can be read whatever the disk is; writes are accepted again when there is space.
+/// Records can be read even on a full disk; writes are accepted again when there is space.
 #[test]
 fn a_log_opens_on_a_full_disk_and_takes_records_when_there_is_space() {
     let disk = small_disk(3 * MIB);

@@ -1,7 +1,7 @@
-//! A log of records after crashes at every call, with its beginning dropped now and then.
+//! Tests of a log of records after crashes at every call, with its beginning dropped from time to time.
 //!
-//! What comes back is always a run of what was appended, without a hole: it begins where it may, and
-//! ends where it must, or later.
+//! The recovered records are always a contiguous run of the appended ones. It begins at an allowed record,
+//! and ends at or after the last guaranteed one.
 
 use std::path::Path;
 use std::sync::Arc;
@@ -40,7 +40,7 @@ fn open_in(disk: &SimDisk, dir: &str, seed: u64) -> tierce_storage::Result<(Wal,
     Ok((wal, numbers))
 }
 
-/// A record tells its number; some are longer than the tail.
+/// Returns a record with this number; some are longer than the tail.
 fn record(number: u64) -> Vec<u8> {
     let len = if number % 17 == 16 { 2000 } else { 8 + (number % 1000 * 37) % 90 };
     let mut record = number.to_le_bytes().to_vec();
@@ -48,19 +48,19 @@ fn record(number: u64) -> Vec<u8> {
     record
 }
 
-/// Something that was done: after so many calls of the disk, the log holds at least and at most this.
+/// Bounds of the log's content after so many calls of the disk.
 #[derive(Clone, Copy, Debug)]
 struct State {
     calls: u64,
-    /// Records before this one are gone.
+    /// Records before this number are dropped.
     dropped: u64,
-    /// Records before this one may be gone.
+    /// Records before this number may be dropped.
     may_drop: u64,
     appended: u64,
     durable: u64,
 }
 
-/// Runs a workload; the states are those after each step, the last of them known before the next.
+/// Runs a workload. Returns the states after each step; each was known before the next step.
 fn run(disk: &SimDisk, seed: u64) -> Vec<State> {
     let mut random = Random::new(seed);
     let (mut wal, numbers) = open(disk, seed).unwrap();
@@ -78,7 +78,7 @@ fn run(disk: &SimDisk, seed: u64) -> Vec<State> {
             1 => mark = Some((wal.rotate().unwrap(), state.appended)),
             2 => {
                 if let Some((mark, at)) = mark.take() {
-                    // While this is underway the beginning may be there or not.
+                    // While this is running, the beginning may still exist or not.
                     state.may_drop = at;
                     states.push(State { calls: disk.calls(), ..state });
                     wal.drop_before(&mark).unwrap();
@@ -144,7 +144,7 @@ fn check_moment(moment: &Moment, states: &[State], seed: u64) -> usize {
         let context = format!("seed {seed}, {crash:?} {salt} at call {}", moment.calls);
         let (wal, numbers) = open(&image, seed).unwrap_or_else(|e| panic!("{context}: {e}"));
         check(&numbers, states, moment.calls, crash, &context);
-        // The log goes on where it ended.
+        // The log continues at its end.
         let next = numbers.last().map_or(0, |last| last + 1);
         wal.append(&record(next)).unwrap();
         wal.close().unwrap();
@@ -171,8 +171,8 @@ fn what_comes_back_is_a_run_of_what_was_appended() {
     assert!(images as u64 > workloads * 66, "only {images} images");
 }
 
-/// Records that are longer than a block of the tail and shorter than the tail: they stand partly in the
-/// segment and partly in the tail when the slots of their first blocks are used again.
+/// Records longer than a block of the tail and shorter than the tail: they are partly in the segment and
+/// partly in the tail when the slots of their first blocks are reused.
 #[test]
 fn a_record_across_the_edge_of_what_was_flushed_survives_a_kill_at_any_call() {
     let mut images = 0;
@@ -235,14 +235,14 @@ fn a_full_disk_refuses_records_and_loses_none() {
     }
 }
 
-/// A start on a full disk finds all records, or fails at any of its calls, and takes nothing away: with space
-/// again all is there.
+/// A start on a full disk finds all records, or fails at any of its calls, and removes nothing: once there is
+/// space again, everything is there.
 #[test]
 fn a_start_on_a_full_disk_loses_nothing() {
     for seed in 0..24 {
         let disk = SimDisk::new(seed);
         let (wal, _) = open(&disk, seed).unwrap();
-        // In the second half of the seeds there is a segment without records, made in advance.
+        // The second half of the seeds has a spare segment without records.
         let records = if seed < 12 { 30 } else { 0 };
         (0..records).for_each(|number| wal.append(&record(number)).unwrap());
         let dead = disk.now();
@@ -285,14 +285,14 @@ fn a_record_the_caller_does_not_know_is_an_error_with_its_place() {
     assert!(matches!(&error, Error::Rejected { path, .. } if path.starts_with("/log")), "{error}");
 }
 
-/// A repaired log has what the damaged one had but for the records that were hit, and goes on.
+/// A repaired log has all records of the damaged one except the damaged ones, and accepts new ones.
 #[test]
 fn a_damaged_log_is_repaired_to_one_that_opens() {
     for seed in 0..6 {
         let disk = SimDisk::new(seed);
         let (wal, _) = open(&disk, seed).unwrap();
         (0..40).for_each(|number| wal.append(&record(number)).unwrap());
-        // A beginning that is gone, and segments that were made out of turn.
+        // Make a log with a dropped beginning, and segments in another order than their names.
         let mark = wal.rotate().unwrap();
         (40..120).for_each(|number| wal.append(&record(number)).unwrap());
         wal.drop_before(&mark).unwrap();
@@ -312,7 +312,7 @@ fn a_damaged_log_is_repaired_to_one_that_opens() {
                 let (old, new) = (Path::new("/log"), Path::new("/new"));
                 let report = repair_on(shared, old, new, |_| {}).unwrap();
                 assert!(report.problems.is_empty(), "{report:?}");
-                // Without the manifest, a tail beside the segments may have what is damaged there.
+                // Without the manifest, a tail may still have the data that is damaged in the segments.
                 let is_told = report.bytes_skipped > 0 || loses_manifest && report.records == 80;
                 assert!(is_told, "{report:?}");
                 let (wal, numbers) = open_in(&image, "/new", seed).unwrap();

@@ -1,5 +1,5 @@
-//! Prints what parsing a request, encoding a reply and passing over one cost, for pipelines of GET
-//! and SET. Run it with `--release`.
+//! Prints the cost of parsing a request, encoding a reply and skipping a reply, for pipelines of
+//! GET and SET. Run it with `--release`.
 
 use std::hint::black_box;
 use std::time::Instant;
@@ -8,7 +8,7 @@ use tierce_wire::resp::{Batch, Encoder, Limits, Parser, Proto, ReplyScanner};
 
 const KEY: &str = "key:000000000042";
 
-/// Each figure is the best of this many, as disturbance by other programs only adds.
+/// Number of runs. Each figure is the best one, as other programs only add time.
 const ROUNDS: usize = 30;
 const REQUESTS_PER_ROUND: usize = 200_000;
 

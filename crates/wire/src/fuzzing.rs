@@ -1,7 +1,7 @@
-//! What the fuzz targets do with their bytes. The targets in `fuzz/` pass a fuzzer's input, the test
-//! `fuzz_smoke` seeded random bytes, so everyone runs the same checks.
+//! Bodies of the fuzz targets. The targets in `fuzz/` pass a fuzzer's input, the test `fuzz_smoke` passes seeded
+//! random bytes, so both run the same checks.
 //!
-//! Each function panics when a promise of this crate is broken. Not part of the crate's interface.
+//! Each function panics when a guarantee of this crate is violated. Not part of the crate's interface.
 
 use std::fmt::{self, Write as _};
 
@@ -14,14 +14,14 @@ use crate::resp::{
     Status, Value,
 };
 
-/// Memory that parsing may take for each byte of input. The worst are lines of one letter: two
-/// bytes for a request of 12 and a span of 8, in vectors that are half empty.
+/// Memory that parsing may take for each byte of input. The worst case is lines of one letter: two bytes for a
+/// request of 12 and a span of 8, in vectors that are half empty.
 const PARSE_MEMORY_FACTOR: usize = 32;
 
-/// What an empty batch may have at first.
+/// Memory that an empty batch may take at first.
 const PARSE_MEMORY_BASE: usize = 4096;
 
-/// Takes the first byte as parameters of the run, the others as input.
+/// Takes the first byte as parameters of the run, and the others as input.
 fn split_parameters(data: &[u8]) -> (usize, &[u8]) {
     match data.split_first() {
         Some((&first, input)) => (usize::from(first), input),
@@ -29,8 +29,8 @@ fn split_parameters(data: &[u8]) -> (usize, &[u8]) {
     }
 }
 
-/// The requests of an input do not depend on where it was cut, and take no more memory than a
-/// multiple of it.
+/// Checks that the requests of an input do not depend on how it was split, and that their memory is bounded by a
+/// multiple of the input.
 pub fn resp_request(data: &[u8]) {
     let (parameters, input) = split_parameters(data);
     let limits = Limits {
@@ -43,8 +43,8 @@ pub fn resp_request(data: &[u8]) {
     assert_eq!(pieces, whole);
 }
 
-/// All arguments behind each other, each behind its length, each request behind its number of arguments: a fuzzer
-/// spends its time on parsing, and not on vectors of vectors.
+/// All arguments concatenated. A length precedes each argument, the number of arguments precedes each request. So a
+/// fuzzer spends its time on parsing, not on vectors of vectors.
 type Requests = (Vec<u8>, Result<usize, ProtocolError>);
 
 fn parse_in_pieces(input: &[u8], limits: &Limits, piece: usize, max_requests: usize) -> Requests {
@@ -74,12 +74,12 @@ fn parse_in_pieces(input: &[u8], limits: &Limits, piece: usize, max_requests: us
     }
 }
 
-/// The replies of an input do not depend on where it was cut, and are counted as they are decoded.
+/// Checks that replies do not depend on how the input was split, and that the scanner counts them all.
 pub fn resp_reply(data: &[u8]) {
     let (parameters, input) = split_parameters(data);
     let whole = decode_in_pieces(input, input.len().max(1));
     let pieces = decode_in_pieces(input, 1 + parameters);
-    // Compared as text, since a double that is not a number does not equal itself.
+    // Compared as text, since NaN does not equal itself.
     assert_eq!(format!("{pieces:?}"), format!("{whole:?}"));
     if let Ok(values) = whole {
         let pushes = values.iter().filter(|value| is_push(value)).count();
@@ -120,7 +120,7 @@ fn note(steps: &mut String, step: fmt::Arguments<'_>) {
     writeln!(steps, "{step}").expect("a string takes everything");
 }
 
-/// Frames do not depend on where the input was cut, and their parts are what the header says.
+/// Checks that frames do not depend on how the input was split, and that their parts match the header.
 pub fn memcached_binary(data: &[u8]) {
     let (parameters, input) = split_parameters(data);
     let whole = frames_in_pieces(input, input.len().max(1));
@@ -154,14 +154,14 @@ fn frames_in_pieces(input: &[u8], piece: usize) -> (String, usize) {
     }
 }
 
-/// Commands do not depend on where the input was cut.
+/// Checks that commands do not depend on how the input was split.
 pub fn memcached_text(data: &[u8]) {
     let (parameters, input) = split_parameters(data);
     let whole = lines_in_pieces(input, input.len().max(1));
     assert_eq!(lines_in_pieces(input, 1 + parameters), whole);
 }
 
-/// Like [`memcached_text`], with a meta command in front, and keys in base64 read back.
+/// Does what [`memcached_text`] does, with a meta command in front. Also decodes keys in base64.
 pub fn memcached_meta(data: &[u8]) {
     let (parameters, input) = split_parameters(data);
     let verb: &[u8] = [&b"mg "[..], b"ms ", b"md ", b"ma ", b"me "][parameters % 5];
@@ -183,7 +183,7 @@ fn lines_in_pieces(input: &[u8], piece: usize) -> (String, usize) {
                 check_command(&command);
                 note(&mut steps, format_args!("{command:?}"));
             }
-            // Where a line is too long depends on how much of it has arrived.
+            // The length at which a line is refused depends on how much of it has arrived.
             text::Step::Refused(refused) if refused.fatal.is_some() => return (steps, 0),
             text::Step::Refused(refused) => note(&mut steps, format_args!("{refused:?}")),
             text::Step::NeedMore { .. } if arrived == input.len() => return (steps, consumed),
@@ -212,8 +212,8 @@ fn check_command(command: &text::Command<'_>) {
     }
 }
 
-/// Requests and responses do not depend on where the input was cut, and are written as they were
-/// read.
+/// Checks that requests and responses do not depend on how the input was split, and that writing a frame restores
+/// its bytes.
 pub fn pedrokv(data: &[u8]) {
     let (parameters, input) = split_parameters(data);
     let request = |input: &[u8], output: &mut Vec<u8>| {
@@ -228,8 +228,8 @@ pub fn pedrokv(data: &[u8]) {
     assert_eq!(written_in_pieces(input, piece, response), written);
 }
 
-/// Reads frames that arrive in pieces, and compares what they are written as with the input.
-/// Returns where that ended, and whether the rest is no frame.
+/// Reads frames that arrive in pieces, writes them, and compares the result with the input. Returns the offset at
+/// which that ended, and true if the rest is no frame.
 fn written_in_pieces(
     input: &[u8],
     piece: usize,
@@ -252,12 +252,12 @@ fn written_in_pieces(
     }
 }
 
-/// Any pattern can be tried on any text, and patterns without special bytes mean what they say.
+/// Checks that any pattern works with any text, and that one without special bytes matches only itself.
 pub fn glob(data: &[u8]) {
     let (cut, rest) = split_parameters(data);
     let (pattern, text) = rest.split_at(cut.min(rest.len()));
     let sensitive = matches(pattern, text, Case::Sensitive);
-    // Classes may lose what they match when case is ignored, all else gains.
+    // Ignoring case never loses a match, except in classes.
     if sensitive && !pattern.contains(&b'[') {
         assert!(matches(pattern, text, Case::Ignored));
     }
@@ -268,7 +268,7 @@ pub fn glob(data: &[u8]) {
     assert_eq!(matches(&somewhere, text, Case::Sensitive), contained || pattern.is_empty());
 }
 
-/// A text that is read as a number is printed as the same number.
+/// Checks that a text that is read as a number is printed as the same number.
 pub fn number(data: &[u8]) {
     let (cut, rest) = split_parameters(data);
     let (text, other) = rest.split_at(cut.min(rest.len()));

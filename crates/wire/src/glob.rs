@@ -8,31 +8,31 @@
 //! | `\x` | the byte `x`, special or not |
 //! | anything else | itself |
 //!
-//! Malformed patterns mean what they mean in Redis: a class without its closing bracket ends with the pattern,
-//! and a backslash at the end is itself.
+//! Malformed patterns have the meaning that Redis gives them: a class without its closing bracket ends with the
+//! pattern, and a backslash at the end stands for itself.
 //!
-//! Matching takes at most as many steps as the product of the lengths of pattern and text: only the last star
-//! passed is ever retried, as an earlier one could not do better.
+//! Matching takes at most as many steps as the product of the lengths of pattern and text: only the latest star is
+//! ever retried, as an earlier one could not do better.
 //!
 //! Differences from Redis 7.2: `*` matches the empty text, which Redis allows only where it special-cases a lone
 //! `*`; there is no limit of 1000 stars; bytes above 127 compare greater than ASCII in ranges, as in Redis on ARM
 //! (on x86-64 they are negative).
 
-/// Whether letters of the other case match.
+/// Treatment of upper and lower case.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Case {
-    /// They do not.
+    /// Letters match in the same case only.
     Sensitive,
-    /// ASCII letters do, except those behind a backslash in a class.
+    /// ASCII letters match in either case, except those behind a backslash in a class.
     Ignored,
 }
 
-/// Whether `text` contains wildcards. Without any it means itself, apart from escapes.
+/// Returns true if `text` contains wildcards. Otherwise it matches only itself, apart from escapes.
 pub fn is_pattern(text: &[u8]) -> bool {
     text.iter().any(|byte| b"*?[".contains(byte))
 }
 
-/// Whether `pattern` matches the whole of `text`.
+/// Returns true if `pattern` matches the whole of `text`.
 ///
 /// ```
 /// use tierce_wire::glob::{Case, matches};
@@ -41,7 +41,7 @@ pub fn is_pattern(text: &[u8]) -> bool {
 /// ```
 pub fn matches(pattern: &[u8], text: &[u8], case: Case) -> bool {
     let (mut pattern, mut text) = (pattern, text);
-    // What follows the last star passed, and where the text was when it was tried.
+    // The pattern behind the latest star, and the text at which it was tried.
     let mut retry: Option<(&[u8], &[u8])> = None;
     loop {
         if let [b'*', rest @ ..] = pattern {
@@ -59,7 +59,7 @@ pub fn matches(pattern: &[u8], text: &[u8], case: Case) -> bool {
             (pattern, text) = (rest, following);
             continue;
         }
-        // The star takes one byte more.
+        // Let the star take one byte more.
         let Some((rest, [_, shorter @ ..])) = retry else {
             return false;
         };
@@ -68,7 +68,7 @@ pub fn matches(pattern: &[u8], text: &[u8], case: Case) -> bool {
     }
 }
 
-/// Matches one byte with the front of `pattern`, which is not a star. Returns the pattern behind.
+/// Matches one byte with the front of `pattern`, which is not a star. Returns the rest of the pattern.
 #[inline]
 fn match_byte(pattern: &[u8], byte: u8, case: Case) -> Option<&[u8]> {
     match pattern {
@@ -81,7 +81,7 @@ fn match_byte(pattern: &[u8], byte: u8, case: Case) -> Option<&[u8]> {
     }
 }
 
-/// Matches one byte with a class, whose opening bracket has been passed.
+/// Matches one byte with a class, whose opening bracket was consumed.
 fn match_class(class: &[u8], byte: u8, case: Case) -> Option<&[u8]> {
     let (negated, mut class) = match class {
         [b'^', rest @ ..] => (true, rest),
@@ -109,7 +109,8 @@ fn match_class(class: &[u8], byte: u8, case: Case) -> Option<&[u8]> {
     (found != negated).then_some(rest)
 }
 
-/// The ends may come in either order. Redis puts them in order first and folds their case then.
+/// Returns true if `byte` is in the range. The ends come in any order; like Redis, they are sorted before case
+/// folding.
 fn in_range(first: u8, last: u8, byte: u8, case: Case) -> bool {
     let (low, high) = (first.min(last), first.max(last));
     match case {
@@ -203,7 +204,7 @@ mod tests {
         check(&pattern, &[&text], &["a"]);
     }
 
-    /// What a pattern means, in exponential time.
+    /// Matches a pattern by its definition, in exponential time.
     fn reference(pattern: &[u8], text: &[u8], case: Case) -> bool {
         match (pattern, text) {
             ([], []) => true,

@@ -1,7 +1,7 @@
 //! Codecs of the wire protocols: pure bytes in and out.
 //!
-//! Nothing here performs I/O, knows a key or waits. A parser takes the bytes received so far and returns the
-//! complete requests; an encoder appends to the caller's buffer.
+//! This crate performs no I/O, knows no key and never waits. A parser takes the bytes received so far and returns
+//! the complete requests; an encoder appends to the caller's buffer.
 //!
 //! * [`resp`]: the Redis protocol, versions 2 and 3, and its inline commands.
 //! * [`memcached`]: the protocols of memcached: binary frames, text lines, meta commands.
@@ -10,8 +10,8 @@
 //! * [`glob`]: the patterns of `KEYS`, `SCAN` and `PSUBSCRIBE`.
 //! * [`words`]: lines of quoted words, as in inline requests and `redis.conf`.
 //!
-//! Any input yields a request, "more bytes please" or an error: never a panic, and never memory reserved for a
-//! length the peer merely claimed.
+//! Any input yields a request, a demand for more bytes, or an error. It never causes a panic, and never reserves
+//! memory for a length that the peer merely claimed.
 //!
 //! ```
 //! use tierce_wire::resp::{Batch, Encoder, Limits, Parser, Proto, Status};

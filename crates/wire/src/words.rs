@@ -1,12 +1,12 @@
 //! Words with quotes: inline requests, lines of redis.conf, and the output of MONITOR.
 //!
-//! Spaces separate words. A word may be quoted, wholly or in part. Double quotes know the escapes
-//! `\n \r \t \b \a \xHH` and take any other escaped byte literally; single quotes know only `\'`. A closing quote
-//! must be followed by a space or the end.
+//! Spaces separate words. A word may be quoted, wholly or in part. Double quotes know the escapes `\n \r \t \b \a
+//! \xHH` and take any other escaped byte literally; single quotes know only `\'`. A closing quote must be followed
+//! by a space or the end.
 //!
 //! [`quote`] and [`split`] are inverse: `split(quote(x)) == [x]` for all bytes.
 //!
-//! Unlike in Redis, a zero byte is a byte like any other. Redis finds line ends with C string functions, so a zero
+//! Unlike in Redis, a zero byte has no special meaning. Redis finds line ends with C string functions, so a zero
 //! byte ends a line of its configuration, and hides the end of an inline request, whose client then waits forever.
 
 use std::borrow::Cow;
@@ -19,7 +19,7 @@ pub struct UnbalancedQuotes;
 /// Splits a line into its words.
 ///
 /// # Errors
-/// If a quote is not closed, or closed in the middle of a word.
+/// Fails if a quote is not closed, or closed in the middle of a word.
 ///
 /// ```
 /// use tierce_wire::words::split;
@@ -39,11 +39,11 @@ pub fn split(line: &[u8]) -> Result<Vec<Vec<u8>>, UnbalancedQuotes> {
     }
 }
 
-/// Appends the bytes of the first word of `line` to `word` and returns what follows it; `None` when
-/// there are only spaces.
+/// Appends the bytes of the first word of `line` to `word` and returns the bytes behind it; `None` if there are
+/// only spaces.
 ///
 /// # Errors
-/// If a quote is not closed, or closed in the middle of a word.
+/// Fails if a quote is not closed, or closed in the middle of a word.
 pub fn take_word<'a>(
     line: &'a [u8],
     word: &mut Vec<u8>,
@@ -65,21 +65,21 @@ pub fn take_word<'a>(
     }
 }
 
-/// Writes `bytes` in double quotes, on one line and in printable ASCII whatever they are.
+/// Returns `bytes` in double quotes, on one line and in printable ASCII.
 pub fn quote(bytes: &[u8]) -> Vec<u8> {
     let mut quoted = Vec::with_capacity(bytes.len() + 2);
     quote_into(&mut quoted, bytes);
     quoted
 }
 
-/// The word as it is, if [`split`] reads it so, and otherwise in quotes.
+/// Returns the word unchanged if [`split`] reads it so, and otherwise in quotes.
 #[must_use]
 pub fn quote_if_needed(word: &[u8]) -> Cow<'_, [u8]> {
     let is_plain = matches!(split(word).as_deref(), Ok([only]) if only.as_slice() == word);
     if is_plain { Cow::Borrowed(word) } else { Cow::Owned(quote(word)) }
 }
 
-/// Appends what [`quote`] returns.
+/// Appends the result of [`quote`].
 pub fn quote_into(out: &mut Vec<u8>, bytes: &[u8]) {
     const HEX: &[u8; 16] = b"0123456789abcdef";
     out.push(b'"');
@@ -102,7 +102,7 @@ pub fn quote_into(out: &mut Vec<u8>, bytes: &[u8]) {
     out.push(b'"');
 }
 
-/// Checks what follows a closing quote.
+/// Checks the byte behind a closing quote.
 fn close(rest: &[u8]) -> Result<&[u8], UnbalancedQuotes> {
     match rest.first() {
         Some(&byte) if !is_space(byte) => Err(UnbalancedQuotes),
@@ -158,7 +158,7 @@ fn escape_value(escaped: u8) -> u8 {
     }
 }
 
-/// The value of a byte that is known to be a hexadecimal digit.
+/// Returns the value of a hexadecimal digit.
 fn hex_value(digit: u8) -> u8 {
     match digit {
         b'0'..=b'9' => digit - b'0',
@@ -166,7 +166,7 @@ fn hex_value(digit: u8) -> u8 {
     }
 }
 
-/// What separates words: C's `isspace`, which has the vertical tab that Rust's ASCII lacks.
+/// Returns true for a separator of words: C's `isspace`, which has the vertical tab that Rust's ASCII lacks.
 fn is_space(byte: u8) -> bool {
     matches!(byte, b' ' | b'\t'..=b'\r')
 }

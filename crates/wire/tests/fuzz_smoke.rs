@@ -6,10 +6,10 @@ use tierce_wire::fuzzing;
 
 const ROUNDS: u64 = 20_000;
 
-/// Longest input that is generated from nothing.
+/// Longest generated input that is not based on a seed.
 const INPUT_LEN_MAX: u64 = 64;
 
-/// Bytes that mean something to one of the decoders.
+/// Bytes with a meaning for at least one of the decoders.
 const ALPHABET: &[u8] =
     b"*$:+-_#,!=%~|>(\r\n\r\n0123456789.eExinfa'\"\\[]^?tz \x80\0\0\0gmskvqTNRMCIb";
 
@@ -32,7 +32,7 @@ impl Random {
         }
     }
 
-    /// A new input, or one of `seeds` with a few changes.
+    /// Returns a new input, or one of `seeds` with a few changes.
     fn input(&mut self, seeds: &[&[u8]]) -> Vec<u8> {
         let chosen = self.below(seeds.len() as u64 + 1) as usize;
         let mut input = vec![self.next() as u8];
@@ -65,7 +65,7 @@ impl Random {
     }
 }
 
-/// Says which input it was when a target panics.
+/// Prints the input when a target panics.
 struct Trace<'a>(&'a [u8]);
 
 impl Drop for Trace<'_> {

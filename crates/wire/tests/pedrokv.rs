@@ -1,4 +1,4 @@
-//! Frames of PedroKV are those of the original, byte for byte, however they are cut.
+//! Frames of PedroKV are those of the original, byte for byte, however they are split.
 
 use proptest::prelude::*;
 use tierce_harness::effort;
@@ -27,7 +27,7 @@ fn answered(response: &Response<'_>) -> Vec<u8> {
     output
 }
 
-/// Reads all frames of an input that arrives in pieces, as text, and says how the reading ended.
+/// Reads all frames of an input that arrives in pieces. Returns them as text, and the outcome.
 fn read_all<'a, T: std::fmt::Debug + 'a>(
     input: &'a [u8],
     piece: usize,

@@ -1,10 +1,10 @@
-//! `docs/formats/resp.md` says what the code does.
+//! The examples in `docs/formats/resp.md` match the code.
 
 use tierce_wire::resp::{Batch, DEPTH_MAX, Encoder, Limits, Parser, Proto, Status};
 
 const DOCUMENT: &str = include_str!("../../../docs/formats/resp.md");
 
-/// The bytes of the hexadecimal blocks: on each line, those before the first gap.
+/// Returns the bytes of the hexadecimal blocks: on each line, those before the first gap.
 fn examples() -> Vec<Vec<u8>> {
     let blocks = DOCUMENT.split("```hex\n").skip(1);
     let bytes = |line: &str| -> Vec<u8> {

@@ -1,5 +1,5 @@
-//! What the encoder writes the decoder reads, however the bytes are cut; and the scanner counts
-//! the same.
+//! The decoder reads the encoder's output, however the bytes are split; the scanner counts the same
+//! values.
 
 use proptest::prelude::*;
 use tierce_harness::effort;
@@ -7,7 +7,7 @@ use tierce_wire::resp::{
     DEPTH_MAX, Encoder, Proto, ReplyDecoder, ReplyError, ReplyScanner, Scanned, Value,
 };
 
-/// All values that arrive in pieces of the given sizes.
+/// Decodes all values of an input that arrives in pieces of the given sizes.
 fn decode_pieces(input: &[u8], sizes: &[usize]) -> Result<Vec<Value>, ReplyError> {
     let mut decoder = ReplyDecoder::new();
     let mut values = Vec::new();
@@ -16,7 +16,7 @@ fn decode_pieces(input: &[u8], sizes: &[usize]) -> Result<Vec<Value>, ReplyError
         arrived = (arrived + size).min(input.len());
         loop {
             let rest = &input[consumed..arrived];
-            // To ask for the length before changes nothing.
+            // Asking for the length before changes nothing.
             let known = (size % 2 == 0).then(|| decoder.reply_len(rest)).transpose()?;
             let decoded = decoder.decode(rest)?;
             assert!(known.is_none_or(|known| known == decoded.as_ref().map(|(_, len)| *len)));
@@ -35,7 +35,7 @@ fn decode(input: &[u8]) -> Result<Vec<Value>, ReplyError> {
     decode_pieces(input, &[input.len().max(1)])
 }
 
-/// What a scanner counts in pieces of the given sizes, which it need not see twice.
+/// Scans an input in pieces of the given sizes; no byte is passed twice.
 fn scan_pieces(input: &[u8], sizes: &[usize]) -> Result<Scanned, ReplyError> {
     let mut scanner = ReplyScanner::new();
     let mut total = Scanned::default();
@@ -55,7 +55,7 @@ fn scan_pieces(input: &[u8], sizes: &[usize]) -> Result<Scanned, ReplyError> {
     unreachable!("sizes are not empty")
 }
 
-/// What a scanner should count among these.
+/// Returns the counts that a scanner should return for these values.
 fn count(values: &[Value]) -> (usize, usize, usize, usize) {
     let mut counts = (0, 0, 0, 0);
     for value in values {

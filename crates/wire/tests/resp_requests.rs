@@ -1,4 +1,4 @@
-//! Requests are what Redis takes them for, however the bytes are cut.
+//! Requests are parsed as Redis parses them, however the bytes are split.
 
 use proptest::prelude::*;
 use tierce_harness::effort;
@@ -6,7 +6,7 @@ use tierce_wire::resp::{AuthState, Batch, Limits, Parser, ProtocolError, Status}
 
 type Request = Vec<Vec<u8>>;
 
-/// Everything a client sent, in one piece.
+/// Parses the whole input in one piece.
 fn parse_whole(input: &[u8], limits: &Limits) -> (Vec<Request>, Result<usize, ProtocolError>) {
     let (mut parser, mut batch) = (Parser::new(), Batch::new());
     let (mut requests, mut consumed) = (Vec::new(), 0);
@@ -24,7 +24,8 @@ fn parse_whole(input: &[u8], limits: &Limits) -> (Vec<Request>, Result<usize, Pr
     }
 }
 
-/// The same, arriving in pieces of the given sizes, over and over, at most `max_requests` at once.
+/// Parses an input that arrives in pieces of the given sizes, repeated, with at most `max_requests`
+/// at once.
 fn parse_pieces(
     input: &[u8],
     limits: &Limits,
@@ -252,8 +253,8 @@ fn a_rewound_parser_reads_a_request_again() {
     assert_eq!(&batch.get(0, rest)[1], b"c");
 }
 
-/// Arguments of no bytes in reads of 16 KiB: memory follows what arrived, not the
-/// count, and is given back.
+/// Empty arguments in reads of 16 KiB: memory grows with received bytes, not with the count, and is
+/// freed.
 #[test]
 fn a_million_arguments_cost_their_spans_only() {
     const COUNT: usize = 1_000_000;
@@ -281,10 +282,10 @@ fn claims_reserve_nothing() {
     assert!(parser.memory_bytes() + batch.memory_bytes() < 1024);
 }
 
-/// Requests and near-requests: pieces that are right, each followed by one that may not be.
+/// Requests and near-requests: valid pieces, each followed by one that may be invalid.
 fn stream() -> impl Strategy<Value = Vec<u8>> {
     let word = prop_oneof![
-        // Such names as make many requests begin alike.
+        // Names that make many requests begin alike.
         3 => "GET|SET|get|G|STRLEN|STRLEN7".prop_map(String::into_bytes),
         1 => "[a-z]{0,12}".prop_map(String::into_bytes),
         1 => proptest::collection::vec(any::<u8>(), 0..120),

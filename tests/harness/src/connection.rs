@@ -13,10 +13,10 @@ use socket2::{Domain, Socket, Type};
 use crate::patience::{PATIENCE, check_limit};
 use crate::{Reply, TlsStream, encode, tls_stream, words};
 
-/// A connection to a server. Whatever goes wrong on it ends the test.
+/// A connection to a server. Any failure on it fails the test.
 pub struct Connection {
     stream: Stream,
-    /// Bytes that arrived and were not asked for yet: those from `taken` on.
+    /// Received bytes. Those from `taken` on were not asked for yet.
     received: Vec<u8>,
     taken: usize,
 }
@@ -31,17 +31,17 @@ impl Connection {
     /// Connects over TCP.
     ///
     /// # Panics
-    /// When there is no answer.
+    /// If there is no answer.
     #[track_caller]
     #[must_use]
     pub fn tcp(address: SocketAddr) -> Self {
         Self::of_tcp(TcpStream::connect(address).unwrap_or_else(|e| panic!("{address}: {e}")))
     }
 
-    /// Connects over TCP from another address of this machine, as another client.
+    /// Connects over TCP from another address of this machine, like a different client.
     ///
     /// # Panics
-    /// When there is no answer.
+    /// If there is no answer.
     #[track_caller]
     #[must_use]
     pub fn tcp_from(source: Ipv4Addr, address: SocketAddr) -> Self {
@@ -52,7 +52,7 @@ impl Connection {
     }
 
     fn of_tcp(stream: TcpStream) -> Self {
-        // Half a request has to leave at once.
+        // Half a request must be sent at once.
         stream.set_nodelay(true).expect("a socket option");
         stream.set_read_timeout(Some(PATIENCE)).expect("a socket option");
         stream.set_write_timeout(Some(PATIENCE)).expect("a socket option");
@@ -62,7 +62,7 @@ impl Connection {
     /// Connects over TLS. Nothing is sent before the first request.
     ///
     /// # Panics
-    /// When nobody listens there.
+    /// If there is no listener.
     #[track_caller]
     #[must_use]
     pub fn tls(address: SocketAddr, config: &Arc<ClientConfig>) -> Self {
@@ -73,7 +73,7 @@ impl Connection {
     /// Connects over a Unix socket.
     ///
     /// # Panics
-    /// When there is no answer.
+    /// If there is no answer.
     #[track_caller]
     #[must_use]
     pub fn unix(path: &Path) -> Self {
@@ -84,10 +84,10 @@ impl Connection {
         Self { stream: Stream::Unix(stream), received: Vec::new(), taken: 0 }
     }
 
-    /// The address of this end of a TCP connection, as servers show it.
+    /// Returns the address of this end of a TCP connection, as servers show it.
     ///
     /// # Panics
-    /// When it is a Unix socket.
+    /// If it is a Unix socket.
     #[must_use]
     pub fn local_address(&self) -> String {
         match &self.stream {
@@ -100,7 +100,7 @@ impl Connection {
     /// Sends bytes as they are.
     ///
     /// # Panics
-    /// When the server does not take them.
+    /// If the server does not accept them.
     #[track_caller]
     pub fn send(&mut self, bytes: impl AsRef<[u8]>) {
         self.try_send(bytes).expect("the server takes the bytes");
@@ -109,7 +109,7 @@ impl Connection {
     /// Sends bytes to a server that may have closed the connection.
     ///
     /// # Errors
-    /// When it has, or does not read.
+    /// If the server has closed it, or does not read.
     pub fn try_send(&mut self, bytes: impl AsRef<[u8]>) -> std::io::Result<()> {
         match &mut self.stream {
             Stream::Tcp(stream) => stream.write_all(bytes.as_ref()),
@@ -121,7 +121,7 @@ impl Connection {
     /// Sends a request.
     ///
     /// # Panics
-    /// When the server does not take it.
+    /// If the server does not accept it.
     #[track_caller]
     pub fn request<A: AsRef<[u8]>>(&mut self, args: &[A]) {
         self.send(encode(args));
@@ -130,7 +130,7 @@ impl Connection {
     /// Sends a request and reads its reply.
     ///
     /// # Panics
-    /// When the connection fails.
+    /// If the connection fails.
     #[track_caller]
     pub fn call<A: AsRef<[u8]>>(&mut self, args: &[A]) -> Reply {
         self.request(args);
@@ -140,27 +140,27 @@ impl Connection {
     /// Sends a request given as a line of words, and reads its reply.
     ///
     /// # Panics
-    /// When the connection fails.
+    /// If the connection fails.
     #[track_caller]
     pub fn ask(&mut self, line: &str) -> Reply {
         self.call(&words(line))
     }
 
-    /// Sends a request given as a line of words; its reply has to be the one written as `expected`
-    /// in the notation of [`Reply`].
+    /// Sends a request given as a line of words. Its reply must be equal to `expected` in the
+    /// notation of [`Reply`].
     ///
     /// # Panics
-    /// When the reply is another one.
+    /// If the reply is different.
     #[track_caller]
     pub fn check(&mut self, line: &str, expected: &str) {
         let reply = self.ask(line).to_string();
         assert_eq!(reply, expected, "the reply to: {line}");
     }
 
-    /// Reads a reply, which has to be the one written as `expected`.
+    /// Reads a reply, which must be equal to `expected`.
     ///
     /// # Panics
-    /// When it is another one.
+    /// If it is different.
     #[track_caller]
     pub fn expect(&mut self, expected: &str) {
         assert_eq!(self.reply().to_string(), expected);
@@ -169,7 +169,7 @@ impl Connection {
     /// Reads a reply.
     ///
     /// # Panics
-    /// When none arrives, or the bytes that arrive are none.
+    /// If none arrives, or the bytes are no reply.
     #[track_caller]
     pub fn reply(&mut self) -> Reply {
         let (reply, len) = self.decoded();
@@ -180,14 +180,14 @@ impl Connection {
     /// Reads a reply and returns its bytes.
     ///
     /// # Panics
-    /// When none arrives, or the bytes that arrive are none.
+    /// If none arrives, or the bytes are no reply.
     #[track_caller]
     pub fn reply_bytes(&mut self) -> Vec<u8> {
         let (_, len) = self.decoded();
         self.take(len)
     }
 
-    /// The next reply, which stays unread, and its length.
+    /// Returns the next reply, without consuming it, and its length.
     #[track_caller]
     fn decoded(&mut self) -> (Reply, usize) {
         loop {
@@ -198,10 +198,10 @@ impl Connection {
         }
     }
 
-    /// Reads exactly so many bytes.
+    /// Reads exactly this number of bytes.
     ///
     /// # Panics
-    /// When fewer arrive.
+    /// If fewer arrive.
     #[track_caller]
     pub fn read_exactly(&mut self, len: usize) -> Vec<u8> {
         while self.received.len() - self.taken < len {
@@ -210,20 +210,20 @@ impl Connection {
         self.take(len)
     }
 
-    /// Reads until the server closes, and returns what came before.
+    /// Reads until the server closes, and returns the bytes.
     ///
     /// # Panics
-    /// When the server keeps the connection open.
+    /// If the server keeps the connection open.
     #[track_caller]
     pub fn rest(&mut self) -> Vec<u8> {
         while self.receive() {}
         self.take(self.received.len() - self.taken)
     }
 
-    /// Reads a reply or, if the server closes first, what came before that.
+    /// Reads a reply or, if the server closes first, the bytes before that.
     ///
     /// # Panics
-    /// When the server does neither.
+    /// If the server does neither.
     #[track_caller]
     pub fn reply_or_rest(&mut self) -> Vec<u8> {
         while Reply::decode(&self.received[self.taken..]).is_none() {
@@ -234,20 +234,20 @@ impl Connection {
         self.reply_bytes()
     }
 
-    /// The server has to close without another byte.
+    /// Requires that the server closes without another byte.
     ///
     /// # Panics
-    /// When it does not.
+    /// If it does not.
     #[track_caller]
     pub fn expect_closed(&mut self) {
         let rest = self.rest();
         assert!(rest.is_empty(), "{} instead of an end", rest.escape_ascii());
     }
 
-    /// Whether nothing arrives for so long. For things that must not happen.
+    /// Returns true if nothing arrives for this time. For events that must not happen.
     ///
     /// # Panics
-    /// When the connection fails.
+    /// If the connection fails.
     #[track_caller]
     pub fn is_silent_for(&mut self, time: Duration) -> bool {
         if self.taken < self.received.len() {
@@ -267,10 +267,10 @@ impl Connection {
         }
     }
 
-    /// Says that nothing more will be sent.
+    /// Closes the sending side.
     ///
     /// # Panics
-    /// When the connection is closed.
+    /// If the connection is closed.
     pub fn finish_sending(&mut self) {
         match &mut self.stream {
             Stream::Tls(stream) => {
@@ -283,10 +283,10 @@ impl Connection {
         .expect("an open connection");
     }
 
-    /// A second handle to the same socket, for a thread that only sends.
+    /// Returns a second handle to the same socket, for a thread that only sends.
     ///
     /// # Panics
-    /// When there are no file descriptors left, or it is a Unix socket.
+    /// If there are no file descriptors left, or it is a Unix socket.
     #[must_use]
     pub fn sender(&self) -> TcpStream {
         match &self.stream {
@@ -311,7 +311,7 @@ impl Connection {
         unread[..unread.len().min(SHOWN)].escape_ascii().to_string()
     }
 
-    /// Receives some bytes; false at the end of the connection.
+    /// Receives some bytes. Returns false at the end of the connection.
     #[track_caller]
     fn receive(&mut self) -> bool {
         check_limit();

@@ -2,14 +2,14 @@
 
 use std::ops::{Add, Div, Mul};
 
-/// The factor, a whole number. Not named as the directives in the environment are: a server would look for one.
+/// Variable with the factor, a whole number. Without the prefix of directives, which servers read.
 const VARIABLE: &str = "TEST_EFFORT";
 
-/// The number of cases, seeds or rounds that a test goes through: `cases` times `TEST_EFFORT`, which is 1 before
-/// a change lands, or half of them where that is not set, rounded up.
+/// Returns the number of cases, seeds or rounds of a test: `cases` times `TEST_EFFORT`. Without the variable, as before
+/// a change is merged, half of `cases`, rounded up.
 ///
 /// # Panics
-/// When the variable is no number from 1 to 65535.
+/// If the variable is no number from 1 to 65535.
 #[must_use]
 pub fn effort<N>(cases: N) -> N
 where

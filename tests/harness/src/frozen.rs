@@ -1,21 +1,21 @@
-//! Directories kept as test fixtures, without the zeros that most of a preallocated file is.
+//! Directories as test fixtures, without the zeros of preallocated files.
 //!
-//! A frozen directory has the same folders. Each file became pieces `name@offset`, which hold its blocks
-//! that are not all zero, and the list `lengths` names every file with its length.
+//! A frozen directory has the same folders as the original. Each file becomes pieces `name@offset`, which hold its
+//! blocks that are not all zero. The list `lengths` has every file with its length.
 
 use std::fs::{self, File};
 use std::io::{Seek, SeekFrom, Write};
 use std::path::{Path, PathBuf};
 
-/// What is looked at for being zero as a whole.
+/// Size of the blocks that are checked for zeros.
 const BLOCK_LEN: usize = 4096;
 
 const LENGTHS: &str = "lengths";
 
-/// Writes what `dir` holds to `to`, in place of what was frozen there before.
+/// Writes the contents of `dir` to `to`, and replaces what was frozen there before.
 ///
 /// # Panics
-/// When a file cannot be read or written.
+/// If a file cannot be read or written.
 pub fn freeze(dir: &Path, to: &Path) {
     let _ = fs::remove_dir_all(to);
     let mut lengths = String::new();
@@ -30,10 +30,10 @@ pub fn freeze(dir: &Path, to: &Path) {
     write(&to.join(LENGTHS), lengths.as_bytes());
 }
 
-/// Makes `to` what was frozen in `frozen`.
+/// Restores `frozen` to `to`.
 ///
 /// # Panics
-/// When a file cannot be read or written.
+/// If a file cannot be read or written.
 pub fn thaw(frozen: &Path, to: &Path) {
     let lengths = fs::read_to_string(frozen.join(LENGTHS)).expect("a frozen directory");
     for line in lengths.lines() {
@@ -52,7 +52,7 @@ pub fn thaw(frozen: &Path, to: &Path) {
     }
 }
 
-/// Runs of blocks that are not zero, with their offsets.
+/// Returns runs of blocks that are not zero, with their offsets.
 fn pieces(bytes: &[u8]) -> Vec<(usize, &[u8])> {
     let mut pieces: Vec<(usize, &[u8])> = Vec::new();
     for (number, block) in bytes.chunks(BLOCK_LEN).enumerate() {

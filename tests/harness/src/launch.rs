@@ -1,4 +1,4 @@
-//! How a program is started.
+//! The start of a program.
 
 use std::ffi::OsString;
 use std::fs::File;
@@ -8,17 +8,17 @@ use std::process::{Child, Command, ExitStatus, Stdio};
 
 use crate::{Server, TempDir, free_port, wait_until};
 
-/// Where the output of the program goes, inside of its directory.
+/// File for the output of the program, inside of its directory.
 pub(crate) const OUTPUT: &str = "output.txt";
 pub(crate) const ERRORS: &str = "errors.txt";
 
-/// Other processes may take a port between the look and the start.
+/// Maximum number of attempts. Another process may take a free port before the program does.
 const ATTEMPTS: usize = 5;
 
-/// What to start, and with what.
+/// A program to start, with its arguments.
 ///
-/// The program gets a directory of its own as working directory and data directory, and is told
-/// not to keep anything on disk.
+/// The program gets its own directory as working directory and data directory, and is configured to keep nothing on
+/// disk.
 #[derive(Clone, Debug)]
 pub struct Launch {
     program: PathBuf,
@@ -31,19 +31,19 @@ pub struct Launch {
     keeps_nothing: bool,
 }
 
-/// How a program ended that was expected to end by itself.
+/// Outcome of a program that ended on its own, as expected.
 #[derive(Debug)]
 pub struct Outcome {
-    /// Its exit code; `None` when a signal ended it.
+    /// Exit code; `None` if a signal ended it.
     pub code: Option<i32>,
-    /// What it wrote to standard output.
+    /// Standard output.
     pub output: String,
-    /// What it wrote to standard error.
+    /// Standard error.
     pub errors: String,
 }
 
 impl Launch {
-    /// A start of this program with nothing said.
+    /// Makes a launch of this program with defaults.
     pub fn new(program: impl Into<PathBuf>) -> Self {
         Self {
             program: program.into(),
@@ -57,49 +57,49 @@ impl Launch {
         }
     }
 
-    /// Leaves it to a file, or to the program, what is kept on disk. Else nothing is.
+    /// Leaves persistence to a file or to the program's defaults. Otherwise nothing is kept on disk.
     #[must_use]
     pub fn keeping(mut self) -> Self {
         self.keeps_nothing = false;
         self
     }
 
-    /// With this configuration file.
+    /// Adds this configuration file.
     #[must_use]
     pub fn file(mut self, path: impl Into<PathBuf>) -> Self {
         self.file = Some(path.into());
         self
     }
 
-    /// On this port instead of any free one.
+    /// Uses this port instead of any free one.
     #[must_use]
     pub fn on_port(mut self, port: u16) -> Self {
         self.port = Some(port);
         self
     }
 
-    /// With this directive on the command line, after all earlier ones.
+    /// Adds this directive to the command line, after all earlier ones.
     #[must_use]
     pub fn with(mut self, directive: &str, value: &str) -> Self {
         self.directives.push((directive.to_owned(), value.to_owned()));
         self
     }
 
-    /// With this argument on the command line, before the directives.
+    /// Adds this argument to the command line, before the directives.
     #[must_use]
     pub fn argument(mut self, argument: impl Into<OsString>) -> Self {
         self.arguments.push(argument.into());
         self
     }
 
-    /// With this variable in the environment.
+    /// Adds this variable to the environment.
     #[must_use]
     pub fn variable(mut self, name: &str, value: &str) -> Self {
         self.environment.push((name.to_owned(), value.to_owned()));
         self
     }
 
-    /// With no more open files than this, and no right to more.
+    /// Limits the number of open files, without the right to raise the limit.
     #[must_use]
     pub fn files_max(mut self, files: u64) -> Self {
         self.files_max = Some(files);
@@ -109,22 +109,22 @@ impl Launch {
     /// Starts a server on a free port of the loopback interface and waits until it is ready.
     ///
     /// # Panics
-    /// When it does not.
+    /// If it does not become ready.
     #[must_use]
     #[track_caller]
     pub fn start(&self) -> Server {
-        // Asking over a connection would leave that one in the lists and counters of the server.
+        // A connection to ask the server would appear in its lists and counters.
         self.start_until(|server| server.output().contains("Ready to accept connections"))
     }
 
-    /// The same, but waits for no more than that connections can be made: data may still be loading.
+    /// Starts a server and waits only until it accepts connections: data may still be loading.
     ///
     /// # Panics
-    /// When it ends.
+    /// If it ends.
     #[must_use]
     #[track_caller]
     pub fn start_loading(&self) -> Server {
-        // Other protocols have ports of their own, which are opened later.
+        // Other protocols have their own ports, which are opened later.
         let is_port = |name: &str| matches!(name, "memcached-port" | "pedrokv-port" | "http-port");
         let others = self.directives.iter().filter(|(name, _)| is_port(name));
         let ports: Vec<u16> = others.filter_map(|(_, port)| port.parse().ok()).collect();
@@ -139,7 +139,7 @@ impl Launch {
         for _ in 0..ATTEMPTS {
             let port = self.port.unwrap_or_else(free_port);
             let dir = TempDir::new();
-            // Said first, so that a test may say something else.
+            // These come first, so that a test may override them.
             let mut arguments =
                 vec![("port", port.to_string()), ("dir", dir.path().display().to_string())];
             if self.keeps_nothing {
@@ -155,10 +155,10 @@ impl Launch {
         panic!("{ATTEMPTS} ports in a row were taken");
     }
 
-    /// Runs the program with nothing but what was said, until it ends.
+    /// Runs the program with only the given arguments, until it ends.
     ///
     /// # Panics
-    /// When it does not end.
+    /// If it does not end.
     #[must_use]
     #[track_caller]
     pub fn run(&self) -> Outcome {
@@ -197,7 +197,7 @@ impl Launch {
     }
 }
 
-/// Waits for the end of a process, and ends it if it does not come.
+/// Waits for the end of a process, and kills it after the time limit.
 #[track_caller]
 pub(crate) fn end_of(child: &mut Child) -> ExitStatus {
     struct KillOnPanic<'a>(&'a mut Child);

@@ -1,22 +1,21 @@
-//! Starts a server and talks to it as a stranger would: over sockets, in bytes.
+//! Starts a server and talks to it like a foreign client: over sockets, in bytes.
 //!
-//! The black-box tests and the differential run share this crate. It uses nothing of the server,
-//! not even its codec: a fault in shared code would look right from both sides.
+//! The black-box tests and the differential run share this crate. It uses no code of the server, not even its codec:
+//! a fault in shared code would look right from both sides.
 //!
-//! - [`Launch`] starts a program on a free port of the loopback interface, [`Server`] is the
-//!   running program, and ends with its owner;
-//! - [`Both`] is one that speaks another protocol as well;
+//! - [`Launch`] starts a program on a free port of the loopback interface; [`Server`] is the running program, and
+//!   ends with its owner;
+//! - [`Both`] is a server with a second protocol;
 //! - [`Connection`] sends bytes or requests and reads replies one at a time;
 //! - [`Reply`] is a decoded reply, with a notation of its own for comparisons;
-//! - [`Random`] makes random input from a seed, and [`effort`] says how many seeds a test goes through;
+//! - [`Random`] makes random input from a seed, and [`effort`] determines the number of seeds of a test;
 //! - [`abuse`] abuses all protocols at random, while well-behaved clients verify their data;
 //! - [`fuzz_smoke`] runs a fuzz target on random bytes;
 //! - [`freeze`] and [`thaw`] keep data directories as fixtures;
-//! - [`wait_until`] waits for something to become true, without a fixed sleep;
+//! - [`wait_until`] waits for a condition without a fixed sleep;
 //! - [`takes_up_to_seconds`] gives a test more time than its [`LIMIT`].
 //!
-//! Everything panics when it fails: the callers are tests, and a failed expectation is their
-//! result.
+//! Every failure is a panic, because the callers are tests.
 
 pub mod abuse;
 mod both;

@@ -1,7 +1,7 @@
-//! Waiting for others, and the limit of a test.
+//! Waiting for conditions, and the time limit of a test.
 //!
 //! Every test has a limit: [`LIMIT`], or the time that [`takes_up_to_seconds`] allows it, times the [`effort`]. The
-//! harness looks at it wherever a test waits, so a test that hangs fails at the line where it waits, and says so.
+//! harness checks it wherever a test waits. So a test that hangs fails at the line where it waits, with a message.
 
 use std::cell::Cell;
 use std::panic::Location;
@@ -10,28 +10,28 @@ use std::time::{Duration, Instant};
 
 use crate::effort;
 
-/// How long to wait for something that should happen at once. Generous, because it is only used up
-/// by tests that fail, and machines that test are busy.
+/// Time to wait for an event that should happen at once. It is long, because only failing tests use all of it, and
+/// machines that run tests are busy.
 pub const PATIENCE: Duration = Duration::from_secs(30);
 
-/// The time that a test may take, from its first use of the harness on.
+/// Time limit of a test, from its first use of the harness on.
 pub const LIMIT: Duration = Duration::from_secs(60);
 
-/// Time between two looks: short at first, for most things are true a moment later.
+/// Pause between two checks: short at first, because most conditions become true in a moment.
 const PAUSE_MIN: Duration = Duration::from_micros(200);
 const PAUSE_MAX: Duration = Duration::from_millis(10);
 
 thread_local! {
-    /// When this test began, and how long it may take. Each test has a thread of its own.
+    /// Start and time limit of this test. Each test has its own thread.
     static TEST: Cell<(Instant, Duration)> = Cell::new((Instant::now(), LIMIT));
 }
 
-/// Allows this test more time than [`LIMIT`], or less.
+/// Sets the limit of this test, which may be longer or shorter than [`LIMIT`].
 pub fn takes_up_to_seconds(limit: u64) {
     TEST.with(|test| test.set((test.get().0, Duration::from_secs(limit))));
 }
 
-/// Ends a test that takes longer than it may, at the line that called the harness.
+/// Fails a test that exceeds its limit, at the line that called the harness.
 #[track_caller]
 pub(crate) fn check_limit() {
     let (began, limit) = TEST.get();
@@ -40,10 +40,10 @@ pub(crate) fn check_limit() {
     assert!(began.elapsed() < limit, "the test takes longer than {limit:?}, and waits at {line}");
 }
 
-/// Looks again and again until `is_so`.
+/// Checks repeatedly until `is_so`.
 ///
 /// # Panics
-/// When [`PATIENCE`] or the limit of the test is used up; `what` says what was waited for.
+/// If [`PATIENCE`] or the limit of the test is used up. `what` names the condition.
 #[track_caller]
 pub fn wait_until(what: &str, mut is_so: impl FnMut() -> bool) {
     let deadline = Instant::now() + PATIENCE;

@@ -1,17 +1,17 @@
-//! Random input that can be had again.
+//! Reproducible random input.
 
-/// A generator of random numbers (SplitMix64); the same seed gives the same numbers.
+/// A generator of random numbers (SplitMix64). Equal seeds give equal numbers.
 #[derive(Clone, Debug)]
 pub struct Random(u64);
 
 impl Random {
-    /// A generator that starts from `seed`.
+    /// Makes a generator that starts from `seed`.
     #[must_use]
     pub fn new(seed: u64) -> Self {
         Self(seed)
     }
 
-    /// Any number.
+    /// Returns any number.
     pub fn next_u64(&mut self) -> u64 {
         self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
         let mut mixed = self.0;
@@ -20,27 +20,27 @@ impl Random {
         mixed ^ (mixed >> 31)
     }
 
-    /// A number below `end`, which is not 0. The tiny bias of the remainder does not matter here.
+    /// Returns a number below `end`, which is not 0. The tiny bias of the remainder is harmless.
     pub fn below(&mut self, end: usize) -> usize {
         (self.next_u64() % end as u64) as usize
     }
 
-    /// The same for numbers that are no indexes.
+    /// Like [`below`](Self::below), for numbers that are no indexes.
     pub fn u64_below(&mut self, end: u64) -> u64 {
         self.next_u64() % end
     }
 
-    /// True once in `times` times.
+    /// Returns true once in `times` times.
     pub fn one_in(&mut self, times: usize) -> bool {
         self.below(times) == 0
     }
 
-    /// One of `choices`, which are not empty.
+    /// Returns one of `choices`, which are not empty.
     pub fn pick<'a, T: ?Sized>(&mut self, choices: &[&'a T]) -> &'a T {
         choices[self.below(choices.len())]
     }
 
-    /// So many random bytes.
+    /// Returns this number of random bytes.
     pub fn bytes(&mut self, len: usize) -> Vec<u8> {
         (0..len).map(|_| self.next_u64() as u8).collect()
     }

@@ -1,11 +1,11 @@
-//! Replies, decoded and written down.
+//! Decoded replies, and their notation.
 
 use std::fmt::{self, Display, Write as _};
 use std::io::BufRead as _;
 
-/// A reply in either protocol version, with all that distinguishes it on the wire.
+/// A reply in either protocol version, with everything that distinguishes it on the wire.
 ///
-/// `Display` writes it on one line, in a notation close to the protocol's, that tests compare with:
+/// `Display` writes it on one line. Tests compare with this notation:
 ///
 /// | reply | notation |
 /// |---|---|
@@ -32,32 +32,32 @@ pub enum Reply {
     NilArray,
     /// `_`.
     Null,
-    /// A number as it was written.
+    /// A number as text, as received.
     Double(Vec<u8>),
     /// True or false.
     Bool(bool),
-    /// A number as it was written.
+    /// A number as text, as received.
     BigNumber(Vec<u8>),
     /// A text with its format.
     Verbatim(Vec<u8>),
     /// Elements in order.
     Array(Vec<Self>),
-    /// Elements without order, in that of their arrival.
+    /// Elements without a defined order, in order of arrival.
     Set(Vec<Self>),
-    /// Something the client did not ask for.
+    /// A message that the client did not ask for.
     Push(Vec<Self>),
-    /// Pairs, in the order of their arrival.
+    /// Pairs in order of arrival.
     Map(Vec<(Self, Self)>),
-    /// Pairs that go with the next reply.
+    /// Pairs that belong to the next reply.
     Attribute(Vec<(Self, Self)>),
 }
 
 impl Reply {
-    /// Decodes the reply at the start of `bytes` and returns it with its length, or `None` if it
-    /// is not complete yet.
+    /// Decodes the reply at the start of `bytes` and returns it with its length, or `None` if it is
+    /// incomplete.
     ///
     /// # Panics
-    /// When the bytes are no reply.
+    /// If the bytes are no reply.
     #[must_use]
     pub fn decode(bytes: &[u8]) -> Option<(Self, usize)> {
         let mut decoder = Decoder { bytes, at: 0 };
@@ -65,10 +65,10 @@ impl Reply {
         Some((reply, decoder.at))
     }
 
-    /// The bytes of a simple, bulk or verbatim string (without its format), or of an error.
+    /// Returns the bytes of a simple, bulk or verbatim string (without its format), or of an error.
     ///
     /// # Panics
-    /// When it is something else.
+    /// If it is something else.
     #[must_use]
     #[track_caller]
     pub fn bytes(&self) -> &[u8] {
@@ -79,20 +79,20 @@ impl Reply {
         }
     }
 
-    /// The same as text.
+    /// Returns the bytes as text.
     ///
     /// # Panics
-    /// When it is something else, or not UTF-8.
+    /// If it is something else, or not UTF-8.
     #[must_use]
     #[track_caller]
     pub fn text(&self) -> &str {
         std::str::from_utf8(self.bytes()).expect("UTF-8")
     }
 
-    /// The number.
+    /// Returns the number.
     ///
     /// # Panics
-    /// When it is something else.
+    /// If it is something else.
     #[must_use]
     #[track_caller]
     pub fn int(&self) -> i64 {
@@ -102,10 +102,10 @@ impl Reply {
         }
     }
 
-    /// The elements of an array, set or push.
+    /// Returns the elements of an array, set or push.
     ///
     /// # Panics
-    /// When it is something else.
+    /// If it is something else.
     #[must_use]
     #[track_caller]
     pub fn items(&self) -> &[Self] {
@@ -115,10 +115,10 @@ impl Reply {
         }
     }
 
-    /// The value of a key in a map, or in an array of keys and values.
+    /// Returns the value of a key in a map, or in an array of keys and values.
     ///
     /// # Panics
-    /// When there is no such key.
+    /// If there is no such key.
     #[must_use]
     #[track_caller]
     pub fn field(&self, name: &str) -> &Self {
@@ -157,7 +157,7 @@ impl Display for Reply {
     }
 }
 
-/// A line whose quotes stay as they are.
+/// A line whose quotes are not escaped.
 struct Line<'a>(&'a [u8]);
 
 impl Display for Line<'_> {

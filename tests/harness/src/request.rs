@@ -1,6 +1,6 @@
 //! Requests as bytes.
 
-/// The request with these arguments, as an array of bulk strings.
+/// Encodes these arguments as an array of bulk strings.
 pub fn encode<A: AsRef<[u8]>>(args: &[A]) -> Vec<u8> {
     let mut bytes = format!("*{}\r\n", args.len()).into_bytes();
     for arg in args {
@@ -12,11 +12,11 @@ pub fn encode<A: AsRef<[u8]>>(args: &[A]) -> Vec<u8> {
     bytes
 }
 
-/// The words of a command line: separated by spaces, `''` being an empty one, and quotes keeping
-/// spaces inside together.
+/// Splits a command line into words separated by spaces. `''` is an empty word, and quotes keep
+/// spaces inside a word.
 ///
 /// # Panics
-/// When a quote is not closed.
+/// If a quote is not closed.
 #[must_use]
 pub fn words(line: &str) -> Vec<String> {
     let mut words = Vec::new();

@@ -11,8 +11,8 @@ use crate::{Connection, TempDir, wait_until};
 
 /// A server that ends with its owner.
 ///
-/// If a thread of the server has panicked, the end of the owner is a panic, too: no test may pass
-/// over a panic that no connection has noticed.
+/// If a thread of the server has panicked, dropping the owner panics too, so that no test passes
+/// although no connection has noticed the panic.
 pub struct Server {
     child: Child,
     port: u16,
@@ -21,7 +21,7 @@ pub struct Server {
 }
 
 impl Server {
-    /// Waits until a started server is as far as that; `None` when its port was taken.
+    /// Waits until a started server satisfies the condition. Returns `None` if its port was taken.
     #[track_caller]
     pub(crate) fn wait_for(
         child: Child,
@@ -42,38 +42,38 @@ impl Server {
         None
     }
 
-    /// Where it listens.
+    /// Returns the listening address.
     #[must_use]
     pub fn address(&self) -> SocketAddr {
         (Ipv4Addr::LOCALHOST, self.port).into()
     }
 
-    /// The port that it listens on.
+    /// Returns the listening port.
     #[must_use]
     pub fn port(&self) -> u16 {
         self.port
     }
 
-    /// Its working directory and data directory.
+    /// Returns its working directory and data directory.
     #[must_use]
     pub fn dir(&self) -> &Path {
         self.dir.path()
     }
 
-    /// A new connection.
+    /// Opens a connection.
     ///
     /// # Panics
-    /// When the server does not accept it.
+    /// If the server does not accept it.
     #[must_use]
     #[track_caller]
     pub fn connect(&self) -> Connection {
         Connection::tcp(self.address())
     }
 
-    /// A new connection that speaks RESP3.
+    /// Opens a connection that speaks RESP3.
     ///
     /// # Panics
-    /// When the server does not accept it.
+    /// If the server does not accept it.
     #[must_use]
     #[track_caller]
     pub fn connect_resp3(&self) -> Connection {
@@ -82,16 +82,16 @@ impl Server {
         connection
     }
 
-    /// Its process id.
+    /// Returns its process id.
     #[must_use]
     pub fn pid(&self) -> u32 {
         self.child.id()
     }
 
-    /// Memory that it occupies, in bytes.
+    /// Returns its resident memory in bytes.
     ///
     /// # Panics
-    /// When it is not running.
+    /// If it is not running.
     #[must_use]
     pub fn resident_bytes(&self) -> usize {
         self.status_bytes("VmRSS:")
@@ -105,30 +105,30 @@ impl Server {
         kib.parse::<usize>().expect("a number") * 1024
     }
 
-    /// The most memory that it has occupied so far, in bytes.
+    /// Returns its peak of resident memory in bytes.
     ///
     /// # Panics
-    /// When it is not running.
+    /// If it is not running.
     #[must_use]
     pub fn peak_resident_bytes(&self) -> usize {
         self.status_bytes("VmHWM:")
     }
 
-    /// Processor time that it has used, in clock ticks.
+    /// Returns its CPU time in clock ticks.
     ///
     /// # Panics
-    /// When it is not running.
+    /// If it is not running.
     #[must_use]
     pub fn cpu_ticks(&self) -> u64 {
         let stat = std::fs::read_to_string(format!("/proc/{}/stat", self.pid()));
         let stat = stat.expect("a running server");
-        // The name in parentheses may contain anything; fields are counted from behind it, where
-        // the state is the first, and user and system time are the 12th and 13th.
+        // The name in parentheses may contain anything, so fields are counted from after it. There,
+        // the state is the first field, and user and system time are the 12th and 13th.
         let fields = stat.rsplit_once(") ").expect("the name").1.split(' ').skip(11).take(2);
         fields.map(|field| field.parse::<u64>().expect("a number")).sum()
     }
 
-    /// Whether its end has not been seen yet.
+    /// Returns true until its end has been noticed.
     #[must_use]
     pub fn is_running(&self) -> bool {
         !self.ended
@@ -137,16 +137,16 @@ impl Server {
     /// Sends it a signal.
     ///
     /// # Panics
-    /// When it is not running.
+    /// If it is not running.
     pub fn signal(&self, signal: Signal) {
         let pid = Pid::from_raw(self.pid() as i32).expect("a process id");
         kill_process(pid, signal).expect("a running server");
     }
 
-    /// Waits for it to end by itself.
+    /// Waits until it ends on its own.
     ///
     /// # Panics
-    /// When it does not.
+    /// If it does not end.
     #[track_caller]
     pub fn wait_for_end(&mut self) -> ExitStatus {
         let status = end_of(&mut self.child);
@@ -154,13 +154,13 @@ impl Server {
         status
     }
 
-    /// What it wrote to standard output so far.
+    /// Returns its standard output so far.
     #[must_use]
     pub fn output(&self) -> String {
         self.read(OUTPUT)
     }
 
-    /// What it wrote to standard error so far.
+    /// Returns its standard error so far.
     #[must_use]
     pub fn errors(&self) -> String {
         self.read(ERRORS)
@@ -187,10 +187,10 @@ impl Drop for Server {
     }
 }
 
-/// Lets this process, and those that it starts, have as many open files as the system allows.
+/// Raises this process' limit of open files, and its children's, to the system's maximum.
 ///
 /// # Panics
-/// When the system refuses what it says it allows.
+/// If the system refuses its own maximum.
 pub fn allow_many_files() {
     let limit = getrlimit(Resource::Nofile);
     let raised = Rlimit { current: limit.maximum, maximum: limit.maximum };

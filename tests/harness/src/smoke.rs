@@ -4,10 +4,10 @@ use crate::{Random, effort};
 
 const ROUNDS: u64 = 5_000;
 
-/// Longest input that is made from nothing.
+/// Maximum length of a new random input.
 const INPUT_LEN_MAX: usize = 64;
 
-/// Says which input it was when a target panics.
+/// Prints the input if a target panics.
 struct Trace<'a>(&'a [u8]);
 
 impl Drop for Trace<'_> {
@@ -18,11 +18,11 @@ impl Drop for Trace<'_> {
     }
 }
 
-/// Passes inputs to `target`: random bytes, mostly of `alphabet`, and `seeds` with a few changes. `TIERCE_SEED` chooses
-/// another run.
+/// Passes inputs to `target`: random bytes, mostly of `alphabet`, and `seeds` with a few changes. `TIERCE_SEED`
+/// selects another run.
 ///
 /// # Panics
-/// When the target does; the input is printed.
+/// If the target panics. The input is printed.
 pub fn fuzz_smoke(target: fn(&[u8]), alphabet: &[u8], seeds: &[&[u8]]) {
     let seed = std::env::var("TIERCE_SEED").ok().and_then(|seed| seed.parse().ok()).unwrap_or(1);
     println!("TIERCE_SEED={seed}");

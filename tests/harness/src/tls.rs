@@ -14,16 +14,16 @@ use crate::{Launch, PATIENCE};
 /// An encrypted stream.
 pub type TlsStream = StreamOwned<ClientConnection, TcpStream>;
 
-/// A file among the certificates.
+/// Returns the path of a file among the certificates.
 #[must_use]
 pub fn certificate_file(name: &str) -> PathBuf {
     PathBuf::from(concat!(env!("CARGO_MANIFEST_DIR"), "/../certificates")).join(name)
 }
 
-/// How a client encrypts: it trusts the authority `ca`, and shows the certificate of this name, if any.
+/// Configures a client that trusts the authority `ca` and shows this certificate, if any.
 ///
 /// # Panics
-/// When there is no such certificate.
+/// If there is no such certificate.
 #[must_use]
 pub fn tls_config(identity: Option<&str>) -> Arc<ClientConfig> {
     let certificate =
@@ -45,10 +45,10 @@ pub fn tls_config(identity: Option<&str>) -> Arc<ClientConfig> {
     })
 }
 
-/// Connects. The handshake is made with the first bytes.
+/// Connects. The handshake takes place with the first bytes.
 ///
 /// # Panics
-/// When nobody listens there.
+/// If there is no listener.
 #[must_use]
 pub fn tls_stream(address: SocketAddr, config: &Arc<ClientConfig>) -> TlsStream {
     let stream = TcpStream::connect(address).unwrap_or_else(|e| panic!("{address}: {e}"));
@@ -61,7 +61,7 @@ pub fn tls_stream(address: SocketAddr, config: &Arc<ClientConfig>) -> TlsStream 
 }
 
 impl Launch {
-    /// With the server's certificate, and the authority of the clients'.
+    /// Adds the server's certificate, and the authority of the clients' certificates.
     #[must_use]
     pub fn with_certificates(self) -> Self {
         let file = |name| certificate_file(name).display().to_string();

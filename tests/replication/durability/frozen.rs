@@ -1,4 +1,4 @@
-//! Data directories of replicated servers that released versions have left open with their data and their place.
+//! Data directories of replicated servers, written by released versions, open with their data and their offset.
 
 use std::fs;
 use std::path::Path;
@@ -12,7 +12,7 @@ use crate::replication::info;
 
 const FIXTURES: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../../tests/fixtures/0.1");
 
-/// A port where nothing listens, for replicas that do not find their primary.
+/// A port without a listener, for replicas that do not find their primary.
 const NOWHERE: &str = "127.0.0.1 1";
 
 fn open(dir: &Path, is_replica: bool) -> Server {
@@ -20,7 +20,7 @@ fn open(dir: &Path, is_replica: bool) -> Server {
     if is_replica { launch.with("replicaof", NOWHERE) } else { launch }.start()
 }
 
-/// The name of the stream that the data of a server belong to, and how much of it they have.
+/// Returns the id of the stream of a server's data, and their offset in it.
 fn place(c: &mut Connection, is_replica: bool) -> String {
     let (id, offset) = match is_replica {
         true => ("master_replid", "slave_repl_offset"),
@@ -29,7 +29,7 @@ fn place(c: &mut Connection, is_replica: bool) -> String {
     format!("{} {}", info(c, id), info(c, offset))
 }
 
-/// The directory of a replica that was killed, and that of its primary, which had ended in order.
+/// The directory of a killed replica, and that of its primary, which had been shut down.
 #[test]
 fn directories_of_replicated_servers_open_with_their_data_and_place() {
     for (name, is_replica) in [("replica-after-a-kill", true), ("primary-after-its-end", false)] {
@@ -39,7 +39,7 @@ fn directories_of_replicated_servers_open_with_their_data_and_place() {
         let expected = fs::read_to_string(fixture.join("contents.txt")).expect("the contents");
         let server = open(dir.path(), is_replica);
         let mut c = server.connect();
-        // A replica shows it when the thread of its stream has begun.
+        // A replica shows it when its replication thread has begun.
         wait_until(name, || place(&mut c, is_replica) == expected.trim());
         assert_eq!(c.ask("DBSIZE").int(), 51, "{name}");
         for number in 0..50 {

@@ -1,4 +1,4 @@
-//! The level of a client holds for commands that wait, run on another thread, or are read by a client that tracks keys.
+//! A client's level also applies to commands that block, run on another thread, or read tracked keys.
 
 use std::time::Duration;
 
@@ -25,7 +25,7 @@ fn a_client_that_waits_for_keys_is_served_at_its_own_level() {
     waiting.expect("[\"list\", \"a\"]");
 }
 
-/// Its level can be met no more, and those behind it need none.
+/// Its level can no longer be reached, and the clients after it need none.
 #[test]
 fn a_client_whose_level_is_lost_keeps_nobody_waiting() {
     for appendonly in ["no", "yes"] {
@@ -63,7 +63,7 @@ fn a_read_that_has_waited_does_not_wait_for_replicas() {
     waiting.expect("[[\"s\", [[\"1-1\", [\"a\", \"b\"]]]]]");
 }
 
-/// What it has made before it waits, the consumer, is told with its reply.
+/// The consumer that it creates before it blocks is acknowledged with its reply.
 #[test]
 fn a_new_consumer_waits_for_entries_and_then_for_replicas() {
     let server = primary().start();
@@ -98,7 +98,7 @@ fn a_transaction_that_runs_elsewhere_waits_at_the_level_it_began_with() {
     c.check("SET k w", "+OK");
 }
 
-/// Else the client would keep what it read, which has changed since.
+/// Otherwise the client would keep a value that has changed since.
 #[test]
 fn invalidations_follow_replies_that_wait_for_replicas() {
     let server = primary().start();
@@ -118,7 +118,7 @@ fn invalidations_follow_replies_that_wait_for_replicas() {
     assert!(c.reply().to_string().contains("invalidate"));
 }
 
-/// Else they would take memory without end, which no limit counts.
+/// Otherwise they would use unlimited memory, which no limit counts.
 #[test]
 fn many_invalidations_come_before_the_reply_and_all_is_invalid_behind_it() {
     let server = primary().start();
@@ -149,17 +149,17 @@ fn many_invalidations_come_before_the_reply_and_all_is_invalid_behind_it() {
     });
 }
 
-/// The errors that were counted, and how many error replies there were.
+/// Returns the errors by kind, and the number of error replies.
 fn errors(c: &mut Connection) -> (Vec<String>, String) {
     let kinds = c.ask("INFO errorstats").text().to_owned();
     let kinds = kinds.lines().filter_map(|line| line.strip_prefix("errorstat_"));
     (kinds.map(str::to_owned).collect(), info(c, "total_error_replies"))
 }
 
-/// A client that waits for replicas gets one error, whoever ends its wait, and that is counted.
+/// A client that waits for replicas gets one error, for any end of its wait, and that is counted.
 #[test]
 fn errors_to_clients_that_wait_for_replicas_are_counted_once() {
-    const LATE: &str = "-UNCONFIRMED The write is done on this server, but 1 replicas have not \
+    const LATE: &str = "-UNCONFIRMED The write is done on this server, but 1 replica has not \
                         confirmed it in time";
     const UNBLOCKED: &str = "-UNBLOCKED client unblocked via CLIENT UNBLOCK";
     const ROLE: &str = "-UNBLOCKED force unblock from blocking operation, instance state changed (master -> \

@@ -1,8 +1,8 @@
-//! What survives, and what is acknowledged: restarts of a primary with replicas, and writes that wait for replicas.
-//! A replica is another server, or a test that speaks the protocol.
+//! Durability and acknowledgement: restarts of a primary with replicas, and writes that wait for replicas. A replica
+//! is another server, or a test that speaks the protocol.
 //!
 //! - `restarts`: a primary that is started again.
-//! - `levels`: how many replicas a client asks for.
+//! - `levels`: number of replicas that a client asks for.
 //! - `replies`: writes that wait for replicas.
 //! - `frozen`: directories of released versions.
 
@@ -34,7 +34,7 @@ fn wait_for_link(replica: &mut Connection) {
     wait_until("the link is up", || info(replica, "master_link_status") == "up");
 }
 
-/// Waits until all replicas, of which there is one, have everything.
+/// Waits until the only replica has everything.
 fn wait_for_all(primary: &mut Connection) {
     wait_until("the replica has all", || primary.ask("WAIT 1 100").int() == 1);
 }

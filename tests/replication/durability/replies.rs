@@ -1,4 +1,4 @@
-//! Replies to writes that wait for replicas: what was acknowledged is there, and survives the loss of the primary.
+//! Replies to writes that wait for replicas: acknowledged writes survive the loss of the primary.
 
 use std::io::{BufRead, BufReader, Write};
 use std::net::TcpStream;
@@ -13,7 +13,7 @@ use crate::replication::fake_replica::Replica;
 
 const NO_REPLICAS: &str = "-NOREPLICAS Not enough good replicas to write.";
 
-/// How often replicas were asked in these commands.
+/// Returns the number of requests for acknowledgement in these commands.
 fn asked(commands: &[String]) -> usize {
     commands.iter().filter(|command| command.starts_with("REPLCONF GETACK")).count()
 }
@@ -25,9 +25,9 @@ fn replies_wait_until_replicas_have_the_writes() {
         let mut c = server.connect();
         c.check("CLIENT DURABILITY replicas:1", "+OK");
         c.check("SET a 0", NO_REPLICAS);
-        // One predicate for commands and for the calls of programs.
+        // Commands and calls of programs use one check.
         let (script, declared) = ("redis.call('SET', 'a', 0)", "#!lua\nredis.call('SET', 'a', 0)");
-        // One that states its flags is not even queued.
+        // A program that declares its flags is not even queued.
         for (script, queued, executed) in
             [(script, "+QUEUED", "[-NOREPLICAS"), (declared, "-NOREPLICAS", "-EXECABORT")]
         {
@@ -48,7 +48,7 @@ fn replies_wait_until_replicas_have_the_writes() {
         for expected in ["+OK", "\"1\"", "+OK", "+OK", "+QUEUED", "[:2]", "+PONG", "\"x\""] {
             c.expect(expected);
         }
-        // Another level, and reads, do not wait.
+        // Writes at another level, and reads, do not wait.
         c.check("CLIENT DURABILITY no replicas:0", "+OK");
         c.check("SET a 3", "+OK");
         c.check("CLIENT DURABILITY default", "+OK");
@@ -73,7 +73,7 @@ fn replies_behind_a_muted_write_wait_for_it() {
     replica.acknowledge();
     c.expect("+OK");
     c.expect("\"2\"");
-    // What is not confirmed in time is not told to a client that does not listen.
+    // A client without replies is not told that a write was not confirmed in time.
     c.check("CONFIG SET durability-replicas-timeout 50", "+OK");
     c.send("CLIENT REPLY SKIP\r\nSET a 3\r\nGET a\r\n");
     c.expect("\"3\"");
@@ -179,7 +179,7 @@ fn replies_of_commands_that_waited_or_ran_elsewhere_wait_for_replicas_too() {
         replica.commands_until("REPLCONF GETACK *");
         replica.acknowledge();
         c.expect("[:1, :2]");
-        // It leaves while it waits.
+        // It disconnects while it waits.
         c.send("SET last 1\r\n");
         replica.commands_until("REPLCONF GETACK *");
         drop(c);
@@ -260,7 +260,7 @@ fn waitaof_counts_replicas_that_are_servers() {
     assert_eq!(c.ask("WAITAOF 0 2 50").items().last().map(Reply::int), Some(1));
 }
 
-/// Writes keys in pipelines until the server ends: how many were acknowledged.
+/// Writes keys in pipelines until the server ends. Returns the number of acknowledged writes.
 fn write_until_the_end(mut socket: TcpStream, level: &str, writer: usize, depth: usize) -> usize {
     let mut replies = BufReader::new(socket.try_clone().expect("a descriptor"));
     let mut is_ok = move || {
@@ -285,7 +285,7 @@ fn write_until_the_end(mut socket: TcpStream, level: &str, writer: usize, depth:
     }
 }
 
-/// Clients write at a level until the primary is killed; what was acknowledged is on the replica.
+/// Clients write at a level until the primary is killed. The replica has all acknowledged writes.
 fn acknowledged_writes_survive(seed: u64, level: &str) {
     let mut random = Random::new(seed);
     let appendonly = ["yes", "no"][random.below(2)];
@@ -303,7 +303,7 @@ fn acknowledged_writes_survive(seed: u64, level: &str) {
     let keys = 100 + random.below(400) as i64;
     wait_until("there is something to lose", || r.ask("DBSIZE").int() > keys);
     end(server, Signal::KILL);
-    // What has arrived there is applied before the link is seen to be over.
+    // The replica applies received commands before it notices the end of the link.
     let written: Vec<_> =
         writers.into_iter().map(|writer| writer.join().expect("it ends")).collect();
     r.check("REPLICAOF NO ONE", "+OK");

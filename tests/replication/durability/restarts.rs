@@ -1,4 +1,4 @@
-//! A primary that is started again: its replicas go on without a full copy, unless one of them may know more.
+//! A restarted primary: its replicas continue without a full copy, unless one of them may know more.
 
 use std::fs;
 use std::path::Path;
@@ -15,7 +15,7 @@ const NO_ID: &str = "0000000000000000000000000000000000000000";
 const WITH_LOG: &[(&str, &str)] = &[("appendonly", "yes")];
 const WITH_SNAPSHOT: &[(&str, &str)] = &[("appendonly", "no"), ("save", "3600 1")];
 
-/// A primary that can be started again at the same place.
+/// A primary that can be started again with the same directory and port.
 struct Place {
     dir: TempDir,
     port: u16,
@@ -41,7 +41,7 @@ impl Place {
     }
 }
 
-/// Copies of all files of a directory, as a power cut could leave them.
+/// Copies all files of a directory, as a power cut could leave them.
 fn copy_dir(from: &Path, to: &Path) {
     fs::create_dir_all(to).expect("space");
     for entry in fs::read_dir(from).expect("a directory") {
@@ -65,7 +65,7 @@ fn restore(dir: &Path, image: &Path) {
     copy_dir(image, dir);
 }
 
-/// What a primary says of the replicas that have asked: full copies, and how many went on.
+/// Returns a primary's number of full copies, and of replicas that continued.
 fn syncs(c: &mut Connection) -> (String, String) {
     (info(c, "sync_full"), info(c, "sync_partial_ok"))
 }
@@ -105,7 +105,7 @@ fn a_replica_continues_after_an_orderly_restart_of_its_primary() {
     }
 }
 
-/// A key that has expired and is still there when the primary ends does not end the stream.
+/// An expired key that still exists when the primary ends does not end the stream.
 #[test]
 fn a_key_that_had_expired_before_the_end_is_deleted_in_the_stream() {
     for directives in [WITH_LOG, WITH_SNAPSHOT] {
@@ -119,7 +119,7 @@ fn a_key_that_had_expired_before_the_end_is_deleted_in_the_stream() {
         c.check("SET brief 1 PX 1", "+OK");
         wait_for_all(&mut c);
         let second = |c: &mut Connection| c.ask("TIME").items()[0].text().to_owned();
-        // Snapshots note the second in which they were written.
+        // Snapshots record the second in which they were written.
         let began = second(&mut c);
         wait_until("a second has passed", || second(&mut c) != began);
         let id = info(&mut c, "master_replid");
@@ -168,7 +168,7 @@ fn full_copies_for(server: &Server) -> usize {
     (server.output() + &server.errors()).matches("Full copy from").count()
 }
 
-/// It was a replica when it last started, and its stream began as that of another server.
+/// It was a replica at its last start, and its stream began as that of another server.
 #[test]
 fn replicas_continue_after_an_orderly_restart_of_one_that_was_promoted() {
     for directives in
@@ -187,7 +187,7 @@ fn replicas_continue_after_an_orderly_restart_of_one_that_was_promoted() {
         c.check("REPLICAOF NO ONE", "+OK");
         follow(&sibling, &promoted);
         fill(&mut c, "promoted");
-        // It expires while no server is there that could remove it.
+        // It expires while no server is running that could remove it.
         c.check("SET brief 1 PX 100", "+OK");
         wait_for_all(&mut c);
         let id = info(&mut c, "master_replid");
@@ -205,7 +205,7 @@ fn replicas_continue_after_an_orderly_restart_of_one_that_was_promoted() {
     }
 }
 
-/// Two servers take turns: each hands over, and is the next one that the other, after a restart, hands over to.
+/// Two servers take turns: each is restarted as the primary, and then hands over to the other one.
 #[test]
 fn primaries_that_were_restarted_in_order_hand_over() {
     let places = [Place::new(WITH_LOG), Place::new(WITH_SNAPSHOT)];
@@ -253,8 +253,8 @@ fn a_primary_that_was_killed_has_another_stream() {
     assert_same(&mut c, &mut r);
 }
 
-/// A power cut takes the end of the log, and the replica knows more than its primary. The image of the disk is of a
-/// running server, or of one that had ended in order, where the log begins with a place that is none any more.
+/// A power cut removes the end of the log, so the replica knows more than its primary. The disk image is of a running
+/// server, or of one that was shut down: then its log begins with an offset that is not valid any more.
 #[test]
 fn a_replica_that_is_ahead_of_a_power_cut_gets_a_full_copy() {
     for was_restarted in [false, true] {

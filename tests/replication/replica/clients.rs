@@ -1,4 +1,4 @@
-//! What clients of a replica may do, what they are told, and what they hear.
+//! Clients of a replica: permitted commands, replies, and messages.
 
 use tierce_harness::{Both, wait_until};
 
@@ -94,7 +94,7 @@ fn old_data_are_shown_or_not() {
     c.check("GET k", r#""v""#);
 }
 
-/// Its primary decides what there is room for.
+/// The primary decides if there is room.
 #[test]
 fn a_replica_beyond_its_memory_limit_answers_its_clients() {
     for policy in ["noeviction", "allkeys-lru", "spill"] {
@@ -137,13 +137,13 @@ fn clients_hear_what_the_primary_does() {
     c.check("MULTI", "+OK");
     c.check("GET k", "+QUEUED");
     c.check("EXEC", "nil-array");
-    // A pause of writes is one for clients.
+    // A pause of writes only concerns clients.
     c.check("CLIENT PAUSE 100000 WRITE", "+OK");
     follower.send(stream(&["SET k x", "PUBLISH news paused"]));
     subscriber.expect(r#">["message", "__keyspace@0__:k", "set"]"#);
     subscriber.expect(r#">["message", "news", "paused"]"#);
     c.check("CLIENT UNPAUSE", "+OK");
-    // A full copy changes what it brings and what it does not.
+    // A full copy invalidates keys that it has and keys that it lacks.
     caching.check("MGET k other", r#"["x", null]"#);
     c.check("WATCH k", "+OK");
     drop(follower);

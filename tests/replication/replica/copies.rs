@@ -1,4 +1,4 @@
-//! Full copies that a replica gets: nothing of it changes until they are complete and good.
+//! Full copies to a replica: nothing changes until they are complete and valid.
 
 use std::io::Write;
 
@@ -35,7 +35,7 @@ fn the_old_data_stay_until_the_new_are_complete() {
         wait_for_log(&server, why);
         c.check("MGET old new", r#"["1", nil]"#);
     }
-    // A copy that is cut at any byte.
+    // A copy that ends at any byte.
     let mark = "m".repeat(40);
     let whole = [format!("$EOF:{mark}\r\n").as_bytes(), &good, mark.as_bytes()].concat();
     for cut in [0, 1, 20, 50, whole.len() - 41, whole.len() - 40, whole.len() - 1] {
@@ -87,10 +87,10 @@ fn a_copy_for_which_there_is_no_room_changes_nothing() {
     let large = file(&strings);
     for _ in 0..2 {
         let (mut follower, psync) = primary.accept_until_psync();
-        // What it has is still a place in that stream.
+        // Its data still have an offset in that stream.
         assert_eq!(psync, format!("PSYNC {ID} 2"));
         follower.send(format!("+FULLRESYNC {OTHER_ID} 5\r\n${}\r\n", large.len()));
-        // It may leave before it has all.
+        // It may disconnect before it has received everything.
         let _ = follower.stream.write_all(&large);
         follower.wait_for_end();
         c.check("MGET old k1", r#"["1", nil]"#);
@@ -101,7 +101,7 @@ fn a_copy_for_which_there_is_no_room_changes_nothing() {
     c.check("MGET old new", r#"[nil, "2"]"#);
 }
 
-/// What it has not logged it has all the same, and needs no copy for it: that would take the room that the log needs.
+/// It keeps changes that it could not log, and needs no copy for them: a copy would need the log's disk space.
 #[test]
 fn a_transaction_for_which_the_log_has_no_room_keeps_its_place() {
     let dir = TempDir::new();
@@ -113,14 +113,14 @@ fn a_transaction_for_which_the_log_has_no_room_keeps_its_place() {
     let transaction = stream(&["MULTI", "INCR n", &set, "EXEC"]);
     follower.send([&transaction[..], &stream(&["INCR n"])].concat());
     wait_until("the log has failed", || info(&mut c, "aof_last_write_status") == "err");
-    // The link may have ended by itself.
+    // The link may have ended on its own.
     _ = follower.stream.write_all(&stream(&["INCR n"]));
     follower.wait_for_end();
     c.check("STRLEN large", ":12000000");
-    // Without the log it goes on.
+    // It continues without the log.
     c.check("CONFIG SET appendonly no", "+OK");
     let (_follower, psync) = primary.accept_until_psync();
-    // What came behind it may have been applied before the log was known to have failed.
+    // Later commands may have been applied before the failure of the log was noticed.
     let offset: usize = psync.trim_start_matches(&format!("PSYNC {ID} ")).parse().expect(&psync);
     assert!(offset > transaction.len(), "{psync}");
 }
@@ -139,7 +139,7 @@ fn a_copy_is_not_left_in_the_log_as_one_batch() {
     follower.wait_for(5);
     wait_until("a pass has begun", || info(&mut c, "aof_rewrite_in_progress") == "1");
     drop(follower);
-    // The one that is underway does not see the next copy.
+    // The running compaction does not see the next copy.
     let mut follower = primary.give_copy(7, &strings);
     follower.wait_for(7);
     assert_eq!(passes(&mut c), "0");
@@ -147,7 +147,7 @@ fn a_copy_is_not_left_in_the_log_as_one_batch() {
     wait_until("another pass has divided it", || passes(&mut c) == "2");
 }
 
-/// Each question would cost the primary a full copy that nobody takes.
+/// Each request would cost the primary a full copy that the replica does not load.
 #[test]
 fn a_replica_whose_log_has_failed_asks_for_nothing() {
     let (primary, dir) = (Primary::new(), TempDir::new());
@@ -161,7 +161,7 @@ fn a_replica_whose_log_has_failed_asks_for_nothing() {
     let mut c = server.connect();
     follower.send(encode(&["SET", "large", &"x".repeat(12_000_000)]));
     wait_until("the log has failed", || info(&mut c, "aof_last_write_status") == "err");
-    // The link may have ended by itself.
+    // The link may have ended on its own.
     _ = follower.stream.write_all(&encode(&["SET", "k", "v"]));
     wait_for_log(&server, "the log takes no writes");
     let seconds = |c: &mut Connection| info(c, "master_link_down_since_seconds");

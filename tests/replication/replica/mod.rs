@@ -1,9 +1,9 @@
-//! A server that follows a simulated primary: the conversation in bytes, split anywhere, and garbage.
+//! A server that follows a simulated primary: the protocol in bytes, split anywhere, and garbage.
 //!
-//! - `stream`: what it does with the stream; `copies`: what it does with full copies.
-//! - `clients`: what its own clients may do.
+//! - `stream`: processing of the stream; `copies`: processing of full copies.
+//! - `clients`: permitted commands of its own clients.
 //! - `tls`: a link that is encrypted.
-//! - `restarts`: where it goes on after a restart.
+//! - `restarts`: its offset after a restart.
 
 mod clients;
 mod copies;
@@ -29,7 +29,7 @@ pub(super) fn wait_for_link(client: &mut Connection, status: &str) {
     wait_until("the link", || info(client, "master_link_status") == status);
 }
 
-/// The log of the server has this line.
+/// Waits until the log of the server has this line.
 #[track_caller]
 pub(crate) fn wait_for_log(server: &Server, text: &str) {
     wait_until(&format!("the log says: {text}"), || {

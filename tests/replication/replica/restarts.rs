@@ -1,4 +1,4 @@
-//! What a replica asks for after a restart: the rest of the stream if its log or snapshot says where that was, or a
+//! A replica's request after a restart: the rest of the stream if its log or snapshot has an offset, otherwise a
 //! copy.
 
 use tierce_harness::{Launch, Server, TempDir, encode, wait_until};
@@ -6,13 +6,13 @@ use tierce_harness::{Launch, Server, TempDir, encode, wait_until};
 use crate::launch;
 use crate::replication::fake_primary::{ID, Primary, file, file_that_says};
 
-/// A replica on a data directory of its own, which the test keeps.
+/// Makes a launch of a replica with its own data directory, which the test keeps.
 fn kept(primary: &Primary, dir: &TempDir) -> Launch {
     let dir = dir.path().display().to_string();
     primary.replica().with("dir", &dir).with("appendonly", "yes")
 }
 
-/// Ends a server in good order, or at once.
+/// Ends a server by a shutdown, or at once.
 #[track_caller]
 fn end(mut server: Server, at_once: bool) {
     if at_once {
@@ -30,7 +30,7 @@ fn a_replica_goes_on_where_its_log_ends() {
         let server = kept(&primary, &dir).start();
         let mut follower = primary.give_copy(100, &[("n", "5"), ("k", "v")]);
         follower.wait_for(100);
-        // A place that nothing changed.
+        // The offset of an unchanged stream.
         end(server, at_once);
         let server = kept(&primary, &dir).start();
         let (mut follower, psync) = primary.accept_until_psync();
@@ -51,7 +51,7 @@ fn a_replica_goes_on_where_its_log_ends() {
         let offset = 100 + stream.len() as u64;
         follower.wait_for(offset);
         let mut c = server.connect();
-        // The log is compacted, and the place stays.
+        // The log is compacted, and the offset stays.
         c.check("BGREWRITEAOF", "+Background append only file rewriting started");
         end(server, at_once);
         let server = kept(&primary, &dir).start();
@@ -70,7 +70,7 @@ fn a_replica_goes_on_where_its_log_ends() {
     }
 }
 
-/// What it had done is undone, so it comes again; a transaction has done more, and is not done twice.
+/// A script is rolled back and comes again. A transaction has changed more, and is not executed twice.
 #[test]
 fn a_script_of_the_primary_that_a_shutdown_ends_is_not_lost() {
     const SCRIPT: &str = "redis.call('INCR', 'n') redis.call('SET', 'begun', 1) while true do end";
@@ -101,7 +101,7 @@ fn a_script_of_the_primary_that_a_shutdown_ends_is_not_lost() {
     }
 }
 
-/// Its deadline came between the snapshot and the start. Only the stream says when it goes.
+/// Its deadline came between the snapshot and the start. Only the stream says when it is deleted.
 #[test]
 fn a_key_of_a_place_in_a_stream_is_loaded_behind_its_deadline() {
     let (primary, dir) = (Primary::new(), TempDir::new());
@@ -121,7 +121,7 @@ fn a_key_of_a_place_in_a_stream_is_loaded_behind_its_deadline() {
     server.connect().check("DBSIZE", ":1");
 }
 
-/// What a start has left out would be missing for ever.
+/// Data that a start has left out would never be replicated.
 #[test]
 fn a_snapshot_that_is_not_loaded_whole_has_no_place() {
     for (engine, expected) in [("lua", format!("PSYNC {ID} 101")), ("js", "PSYNC ? -1".into())] {
@@ -150,7 +150,7 @@ fn data_that_are_no_longer_those_of_the_stream_are_copied_again() {
     c.check("REPLICAOF NO ONE", "+OK");
     c.check("SET k mine", "+OK");
     end(server, true);
-    // It says that it is a replica, and its data are its own.
+    // It reports the role of a replica, but its data are its own.
     let server = kept(&primary, &dir).start();
     let (mut follower, psync) = primary.accept_until_psync();
     assert_eq!(psync, "PSYNC ? -1");

@@ -1,4 +1,4 @@
-//! What a replica says to its primary, what it does with the stream, and where it goes on when the link was cut.
+//! A replica's messages to its primary, its processing of the stream, and its offset after a disconnect.
 
 use tierce_harness::encode;
 
@@ -60,7 +60,8 @@ fn what_is_said_at_the_beginning() {
     wait_for_log(&server, "instead of a reply to PSYNC came: +OK");
 }
 
-/// A sync for each command would be slower than the primary, which has one for all that its clients send meanwhile.
+/// A sync for each command would be slower than the primary, which needs one for all commands of its clients
+/// meanwhile.
 #[test]
 fn what_comes_together_is_synced_together() {
     let primary = Primary::new();
@@ -75,7 +76,7 @@ fn what_comes_together_is_synced_together() {
     assert!((1..5_000).contains(&syncs), "{syncs} syncs");
 }
 
-/// Redis 7.0 lets clients do that, and newer ones do not.
+/// Redis 7.0 allows that to clients, and newer versions do not.
 #[test]
 fn a_stream_goes_below_what_was_deleted() {
     let primary = Primary::new();
@@ -122,7 +123,7 @@ fn a_cut_link_goes_on_where_it_was() {
         if cut == commands.len() {
             follower.wait_for(commands.len() as u64);
         } else {
-            // What was sent is read before the end of the connection is.
+            // Sent bytes are read before the end of the connection.
             follower.stream.shutdown(std::net::Shutdown::Write).expect("an open connection");
             follower.wait_for_end();
         }
@@ -135,7 +136,7 @@ fn the_selected_database_outlasts_a_link() {
     let primary = Primary::new();
     let server = primary.replica().start();
     let (mut follower, _) = primary.accept_until_psync();
-    // One that is a replica itself tells which one its primary has selected.
+    // A replica with replicas also sends the database that its primary has selected.
     let mut copy = file(&[]);
     copy.splice(9..9, *b"\xfa\x0erepl-stream-db\x012");
     follower.send(format!("+FULLRESYNC {ID} 0\r\n"));
@@ -180,7 +181,7 @@ fn a_stream_goes_on_in_the_database_that_was_selected() {
     c.check("GET k", r#""v""#);
 }
 
-/// What followed went to the database that was selected before.
+/// Later commands went to the database that was selected before.
 #[test]
 fn a_stream_of_a_database_that_is_not_here_ends() {
     for commands in [
@@ -245,7 +246,7 @@ fn nonsense_in_the_stream_ends_the_link_and_not_the_server() {
         follower.send("+CONTINUE\r\n");
     }
     wait_for_log(&server, "at offset 1 of the stream there is no command");
-    // A command that this server does not know is logged, and what follows is applied.
+    // An unknown command is logged, and later ones are applied.
     let commands = stream(&["NOSUCHCOMMAND 1", "SET k w"]);
     follower.send(&commands);
     follower.wait_for(1 + commands.len() as u64);
@@ -253,7 +254,7 @@ fn nonsense_in_the_stream_ends_the_link_and_not_the_server() {
     wait_for_log(&server, "The primary's command NOSUCHCOMMAND in database 0 failed here");
 }
 
-/// As it did when a redis-server had a key that is too long here: a copy has the same key.
+/// This happened when a redis-server had a key that is too long here. A copy has that key as well.
 #[test]
 fn what_a_full_copy_would_have_as_well_does_not_end_the_link() {
     let primary = Primary::new();
@@ -267,7 +268,7 @@ fn what_a_full_copy_would_have_as_well_does_not_end_the_link() {
     c.check("GET k", r#""w""#);
     c.check("DBSIZE", ":1");
     assert_eq!(field(&mut c, "unexpected_error_replies"), "3");
-    // One that a copy heals, if it can be loaded.
+    // An error that a copy can repair, if it can be loaded.
     follower.send(stream(&["LPUSH k a"]));
     let (mut follower, psync) = primary.accept_until_psync();
     assert_eq!(psync, "PSYNC ? -1");
@@ -283,7 +284,7 @@ fn a_silent_primary_is_left() {
     let server = primary.replica().start();
     let mut follower = primary.give_copy(1, &[("k", "v")]);
     follower.wait_for(1);
-    // It counts for the link that there is.
+    // It applies to the current link.
     server.connect().check("CONFIG SET repl-timeout 1", "+OK");
     follower.wait_for_end();
     wait_for_log(&server, "nothing came for 1 s (repl-timeout)");
@@ -297,7 +298,7 @@ fn a_primary_decides_what_expires() {
     let server = primary.replica().start();
     let mut c = server.connect();
     let mut follower = primary.give_copy(0, &[]);
-    // The deadline of the key is in the past already.
+    // The deadline of the key is already in the past.
     let first = stream(&["SET k v PXAT 1000", "SET other w"]);
     follower.send(&first);
     follower.wait_for(first.len() as u64);
@@ -305,12 +306,12 @@ fn a_primary_decides_what_expires() {
     c.check("EXISTS k", ":0");
     c.check("KEYS *", r#"["other"]"#);
     c.check("DBSIZE", ":2");
-    // For the primary it was there when it did this.
+    // On the primary, the key existed when it executed this.
     let second = stream(&["PERSIST k", "APPEND k w"]);
     follower.send(&second);
     follower.wait_for((first.len() + second.len()) as u64);
     c.check("GET k", r#""vw""#);
-    // A primary removes what has expired by itself.
+    // A primary removes expired keys on its own.
     let third = stream(&["PEXPIREAT k 1000"]);
     follower.send(&third);
     follower.wait_for((first.len() + second.len() + third.len()) as u64);
@@ -319,7 +320,7 @@ fn a_primary_decides_what_expires() {
     wait_for_reply(&mut c, "DBSIZE", ":1");
 }
 
-/// A redis-server sends no DEL before a RESTORE, and old ones send times from now.
+/// A redis-server sends no DEL before a RESTORE, and old versions send relative times.
 #[test]
 fn a_write_to_a_key_past_its_deadline_leaves_one_entry() {
     let primary = Primary::new();
@@ -352,7 +353,7 @@ fn a_write_to_a_key_past_its_deadline_leaves_one_entry() {
         c.check("EXISTS k", ":0");
         c.check("DBSIZE", ":1");
     }
-    // Without REPLACE it is refused, as by Redis: the key is still there.
+    // Without REPLACE it is refused, as in Redis: the key still exists.
     send(&stream(&["SET k old PXAT 1000"]));
     follower.send(encode::<&[u8]>(&[b"RESTORE", b"k", b"0", &payload]));
     wait_for_log(&server, "RESTORE of key k in database 0 failed here");

@@ -1,4 +1,4 @@
-//! A link to the primary that is encrypted (`tls-replication`).
+//! An encrypted link to the primary (`tls-replication`).
 
 use std::io::Read;
 use std::sync::Arc;
@@ -14,7 +14,8 @@ use super::{info, wait_for_log};
 use crate::launch;
 use crate::replication::fake_primary::{Encrypted, Follower, ID, Primary, file, stream};
 
-/// How a primary encrypts that has this certificate and asks for those of the authority `ca`.
+/// Returns the TLS configuration of a primary with this certificate. It requires certificates of
+/// the authority `ca`.
 fn server_config(name: &str) -> Arc<ServerConfig> {
     let certificate =
         |name: &str| CertificateDer::from_pem_file(certificate_file(name)).expect("a certificate");
@@ -32,7 +33,7 @@ fn server_config(name: &str) -> Arc<ServerConfig> {
     Arc::new(config.expect("they fit"))
 }
 
-/// A replica that shows this certificate.
+/// Makes a replica that shows this certificate.
 fn encrypted(replica: Launch, name: &str) -> Launch {
     let file = |end: &str| certificate_file(&format!("{name}.{end}")).display().to_string();
     replica
@@ -50,7 +51,7 @@ fn the_link_may_be_encrypted() {
     let config = server_config("server");
     let mut follower = primary.accept().encrypted(&config);
     assert_eq!(follower.psync(), "PSYNC ? -1");
-    // More than a record holds.
+    // More than one record holds.
     let keys: Vec<String> = (0..5000).map(|n| format!("k{n}")).collect();
     let strings: Vec<_> = keys.iter().map(|key| (key.as_str(), "v")).collect();
     follower.send(format!("+FULLRESYNC {ID} 10\r\n"));
@@ -61,7 +62,7 @@ fn the_link_may_be_encrypted() {
     let mut c = server.connect();
     c.check("MGET k n k4999", r#"["w", "2000", "v"]"#);
     assert_eq!(info(&mut c, "master_link_status"), "up");
-    // An end without a word, in the middle of a record or not, is an end.
+    // An end without close_notify, in the middle of a record or not, counts as an end.
     drop(follower.stream.sock);
     let mut follower = primary.accept().encrypted(&config);
     assert_eq!(follower.psync(), format!("PSYNC {ID} {}", 11 + commands.len()));
@@ -80,17 +81,17 @@ fn a_link_that_cannot_be_encrypted_says_why() {
     // A primary of an authority that is not trusted.
     shake(&mut primary.accept().encrypted(&server_config("stranger")));
     wait_for_log(&server, "not made: invalid peer certificate: UnknownIssuer");
-    // One that does not encrypt.
+    // A primary without encryption.
     let mut plain = primary.accept();
     plain.send("-ERR unknown command\r\n");
     wait_for_log(&server, "not made: what came is not TLS");
     drop(plain);
-    // One that closes at once.
+    // A primary that closes at once.
     let mut closed = primary.accept();
     closed.stream.shutdown(std::net::Shutdown::Write).expect("an open connection");
     closed.wait_for_end();
     wait_for_log(&server, "not made: the primary closed the connection");
-    // One that does not trust this replica.
+    // A primary that does not trust this replica.
     let file = |end: &str| certificate_file(&format!("stranger.{end}")).display().to_string();
     let set = "CONFIG SET tls-client-cert-file {crt} tls-client-key-file {key}";
     c.check(&set.replace("{crt}", &file("crt")).replace("{key}", &file("key")), "+OK");

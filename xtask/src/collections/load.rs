@@ -1,4 +1,4 @@
-//! Collections of each type, made by commands in pipelines.
+//! Fills a server with collections of each type, by commands in pipelines.
 
 use std::ops::Range;
 
@@ -7,15 +7,15 @@ use tierce_harness::{Connection, encode};
 /// Requests in a pipeline.
 const DEPTH: usize = 50;
 
-/// The types with the command that adds one element.
+/// Types, each with the command that adds an element.
 pub(super) const TYPES: [&str; 6] = ["list", "set", "intset", "zset", "hash", "stream"];
 
-/// Elements that one command adds to a collection of many elements; a stream gets one.
+/// Number of elements that one command adds to a large collection. A stream gets one.
 const ELEMENTS_PER_COMMAND: usize = 20;
 const MANY: usize = 100_000;
 
-/// A command that adds the elements of these numbers to a collection. Elements are of some ten bytes,
-/// values of hashes and entries of streams, too.
+/// Returns a command that adds the elements with these numbers to a collection. Elements, values of hashes and
+/// entries of streams have about ten bytes.
 pub(super) fn add(kind: &str, key: &str, numbers: Range<usize>) -> Vec<u8> {
     let first = numbers.start;
     let element = |number| format!("elem:{number:06}");
@@ -41,7 +41,7 @@ pub(super) fn add(kind: &str, key: &str, numbers: Range<usize>) -> Vec<u8> {
     encode(&words.iter().map(String::as_str).collect::<Vec<_>>())
 }
 
-/// Makes `keys` collections of so many elements each.
+/// Makes `keys` collections with this number of elements each.
 pub(super) fn fill(connection: &mut Connection, kind: &str, keys: usize, elements: usize) {
     let mut requests = Vec::new();
     let mut waiting = 0;

@@ -1,14 +1,14 @@
-//! Memory for each element, beyond its own bytes: many small collections, and one large.
+//! Memory of each element beyond its own bytes, in many small collections and in one large one.
 
 use tierce_harness::Server;
 
 use super::load::{TYPES, fill};
 
-/// Small collections, which all servers keep in one block, and their elements.
+/// Number of small collections, which all servers store in one block each, and of their elements.
 const SMALL: (usize, usize) = (20_000, 20);
 
-/// Each figure is of a server that `start` has just started, since what an allocator keeps of one type
-/// serves the next.
+/// Measures each figure on a newly started server, because the next type could reuse the memory that an allocator
+/// keeps of an earlier one.
 pub(super) fn run(start: impl Fn() -> [Server; 2], elements: usize) {
     println!(
         "Bytes for each element, keys included: what the server accounts for, and resident memory.\n"
@@ -31,7 +31,7 @@ pub(super) fn run(start: impl Fn() -> [Server; 2], elements: usize) {
     }
 }
 
-/// Bytes of accounted and of resident memory that each element of new collections takes.
+/// Returns the bytes of accounted and of resident memory for each element of new collections.
 fn cost(server: &Server, kind: &str, keys: usize, elements: usize) -> (f64, f64) {
     let mut connection = server.connect();
     let before = (accounted(server), server.resident_bytes());

@@ -1,5 +1,5 @@
-//! What collections cost, in Tierce and in redis-server: memory for each element, and what becomes of
-//! other requests while a very large one goes away.
+//! Costs of collections in Tierce and in redis-server: memory for each element, and the latency of other requests
+//! while a very large collection is removed.
 
 mod load;
 mod memory;
@@ -27,7 +27,7 @@ pub(crate) struct Options {
     reference: PathBuf,
 }
 
-/// Tierce and redis-server, without any log.
+/// Returns Tierce and redis-server, both without a log.
 fn subjects(options: &Options) -> [Server; 2] {
     let program = options.program.clone().unwrap_or_else(release_build);
     let tierce = Launch::new(program).with("appendonly", "no").start();

@@ -1,6 +1,6 @@
-//! The slowest of other requests while something happens to a very large collection as a whole: it is
-//! deleted, expires, is overwritten, flushed, saved, or saved while it is being written. The others ask for
-//! something else, and for that collection, so that they wait for the holder of its shard or their worker.
+//! The slowest request of other clients while a very large collection is deleted, expires, is overwritten, flushed,
+//! saved, or saved while it is being written. The others ask for another key and for that collection, so they wait
+//! for the shard's lock or for their worker.
 
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::thread;
@@ -10,10 +10,10 @@ use tierce_harness::{Connection, Server, encode, wait_until};
 
 use super::load::{add, fill};
 
-/// No collection has an element with a higher number.
+/// Upper bound of the numbers of elements.
 const ELEMENTS_MAX: usize = 1_000_000_000;
 
-/// How long the load without anything else is watched.
+/// Duration of the measurement without any other load.
 const QUIET: Duration = Duration::from_secs(2);
 
 pub(super) fn run(servers: &[Server; 2], elements: usize, types: &[String]) {
@@ -70,7 +70,7 @@ const ACTS: [(&str, Act); 8] = [
     ("FLUSHALL", |connection, _| connection.check("FLUSHALL", "+OK")),
 ];
 
-/// Saves all data, and adds an element to the collection as soon as that has begun.
+/// Saves all data, and adds an element to the collection as soon as the save has begun.
 fn save(connection: &mut Connection, written: Option<&str>) {
     connection.send(encode(&["BGSAVE"]));
     if let Some(key) = written {
@@ -88,10 +88,10 @@ fn is_saving(connection: &mut Connection) -> bool {
     connection.ask("INFO persistence").text().contains("rdb_bgsave_in_progress:1")
 }
 
-/// Changes some elements all over a collection, by a command each.
+/// Changes elements in all parts of a collection, one command each.
 fn write_some(connection: &mut Connection, key: &str) {
     const COMMANDS: usize = 200;
-    // Numbers that come back late enough, and are spread over all that have six digits.
+    // Numbers that repeat late enough, and are spread over all with six digits.
     static NEXT: AtomicUsize = AtomicUsize::new(0);
     let mut requests = Vec::new();
     for _ in 0..COMMANDS {
@@ -112,8 +112,8 @@ fn write_some(connection: &mut Connection, key: &str) {
     (0..COMMANDS).for_each(|_| _ = connection.reply());
 }
 
-/// The slowest request of a connection that does nothing but GET, and ask for a key, while `act` runs,
-/// and shortly after.
+/// Returns the slowest request of a connection that only sends GET and asks for a key, while `act` runs and shortly
+/// after.
 fn slowest_during(server: &Server, key: &str, act: impl FnOnce(&mut Connection)) -> Duration {
     const AFTERWARDS: Duration = Duration::from_millis(500);
     let (mut loader, mut actor) = (server.connect(), server.connect());

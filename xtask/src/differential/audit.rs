@@ -1,4 +1,4 @@
-//! Comparisons of all keys of two servers.
+//! Comparison of all keys of two servers.
 
 use tierce_harness::{Reply, encode};
 
@@ -6,11 +6,11 @@ use super::comparison::Comparison;
 use super::run::{CONNECTIONS, DifferentialRun, Outcome, Side, differ};
 use super::stream::{Call, DATABASES};
 
-/// Requests that are sent before their replies are read.
+/// Number of requests that are sent before their replies are read.
 const BATCH: usize = 100;
 
 impl DifferentialRun {
-    /// Compares the whole data sets: keys, values, encodings and times of all databases.
+    /// Compares the whole data sets: keys, values, encodings and deadlines in all databases.
     pub(super) fn audit(&mut self) -> Outcome {
         for db in 0..DATABASES {
             self.audit_call(&format!("SELECT {db}"))?;
@@ -56,7 +56,7 @@ impl DifferentialRun {
         self.audit_all(&calls).map(drop)
     }
 
-    /// A full iteration has to find all keys.
+    /// Checks that a full iteration finds all keys.
     fn audit_scan(&mut self, keys: &[Reply]) -> Outcome {
         let mut expected: Vec<_> = keys.iter().map(|key| key.bytes().to_vec()).collect();
         let mut found = Vec::new();
@@ -78,13 +78,13 @@ impl DifferentialRun {
         differ(&vec![b"SCAN".to_vec()], &found.join(&b' '), &expected.join(&b' '), Vec::new())
     }
 
-    /// The reply of the reference, which the tested server has to give, too.
+    /// Returns the reply of the reference. The tested server has to give the same reply.
     pub(super) fn audit_call(&mut self, line: &str) -> Outcome<Reply> {
         let call = line.split(' ').map(|word| word.as_bytes().to_vec()).collect();
         Ok(self.audit_all(&[call])?.remove(0))
     }
 
-    /// The replies of the reference.
+    /// Returns the replies of the reference.
     pub(super) fn audit_all(&mut self, calls: &[Call]) -> Outcome<Vec<Reply>> {
         let mut replies = Vec::with_capacity(calls.len());
         for batch in calls.chunks(BATCH) {

@@ -1,6 +1,6 @@
 //! Commands on bitmaps and on HyperLogLogs, which are strings.
 
-/// Templates as those of `stream`, with their weights.
+/// Templates with their weights, as in `stream`.
 pub(super) const TEMPLATES: &[(usize, &str)] = &[
     (16, "SETBIT {bitmap} {bit} (0 | 1 | {small})"),
     (8, "GETBIT {bitmap} {bit}"),

@@ -1,55 +1,54 @@
-//! How the replies to a command are compared.
+//! Comparison of the replies to a command.
 //!
-//! Byte for byte, unless the command is listed here. Each exception is explained in
-//! `docs/differences.md`, or is of a kind that two runs of the same server would show, too: times,
-//! identities and random choices.
+//! Replies have to be equal byte for byte, unless the command is listed here. Each exception is explained in
+//! `docs/differences.md`, or even two runs of one server would differ so: in times, identities and random choices.
 
 use tierce_harness::Reply;
 
 use super::draws;
 use super::stream::Call;
 
-/// Milliseconds that the clocks of two servers may be apart when a time to live begins: they do not run
-/// the same pipeline at the same moment.
+/// Maximum difference of the servers' clocks, in milliseconds, when a time to live begins: they do not run the same
+/// pipeline at the same moment.
 const CLOCK_MS_MAX: i64 = 10_000;
 
-/// When two replies count as equal.
+/// Rule by which two replies count as equal.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Comparison {
-    /// The same bytes.
+    /// Equal bytes.
     Exact,
-    /// The same elements in any order.
+    /// Equal elements in any order.
     AnyOrder,
-    /// The same fields with the same values in any order.
+    /// Equal fields with equal values, in any order.
     Pairs,
-    /// A cursor, and if both are at the end, the same elements in any order.
+    /// A cursor, and if both servers are at the end, equal elements in any order.
     Swept,
-    /// The same, of members with scores.
+    /// Like `Swept`, with members and their scores.
     SweptScores,
-    /// The same kind of reply; what is in it is random, or the servers' own.
+    /// Equal types of reply. The contents are random, or the server's own.
     Kind,
-    /// What a random command draws.
+    /// Reply of a random command.
     Drawn,
-    /// The same bytes, unless a set was not to be sorted: then as many elements.
+    /// Equal bytes. A set that was not to be sorted only has an equal number of elements.
     Unsorted,
-    /// The same number, or times that are at most this far apart.
+    /// Equal numbers, or times with at most this difference.
     Within(i64),
-    /// Pending entries, the same but for the milliseconds since their delivery.
+    /// Pending entries that are equal except for the milliseconds since their delivery.
     Pending,
     /// Facts about a stream.
     StreamFacts,
-    /// The same encoding, or one that 7.0 does not have.
+    /// Equal encodings, or one that 7.0 does not have.
     Encoding,
-    /// Whatever it is: a documented difference.
+    /// Any replies: a documented difference.
     Different,
-    /// The same facts about commands, without the hints for clients of a cluster.
+    /// Equal facts about commands, without the hints for clients of a cluster.
     CommandInfo,
-    /// The same but for the spelling of numbers: 7.0 prints 17 digits, 7.2 as many as it needs.
+    /// Equal except for the spelling of numbers: 7.0 prints 17 digits, 7.2 as many as necessary.
     Spelling,
-    /// The same members in any order, with scores that are the same unless one is 0: where an infinity is multiplied
-    /// by 0, the score depends on the order of the keys in 7.0.
+    /// Equal members in any order. Scores are equal unless one is 0: if an infinity is multiplied by 0, the score
+    /// depends on the order of the keys in 7.0.
     Weighted,
-    /// The same but for the values of these fields.
+    /// Equal except for the values of these fields.
     Except(&'static [&'static str]),
 }
 
@@ -79,21 +78,21 @@ impl Comparison {
             ("HELLO", _) => Self::Except(&["version", "id"]),
             ("CLIENT", "ID" | "INFO" | "LIST") => Self::Kind,
             ("OBJECT", "ENCODING") => Self::Encoding,
-            // Small numbers have a common one in Redis, and more counts as a use there.
+            // In Redis, small numbers share one idle time, and more accesses count as a use.
             ("OBJECT", "IDLETIME") => Self::Kind,
             // Redis shares small numbers.
             ("OBJECT", "REFCOUNT") => Self::Kind,
             ("XPENDING", _) => Self::Pending,
             ("XINFO", _) => Self::StreamFacts,
-            // Redis 7.0 does not make consumers that get nothing.
+            // Redis 7.0 does not create consumers that get nothing.
             ("XGROUP", "CREATECONSUMER") => Self::Kind,
-            // A number of keys that is none, Redis takes for another one.
+            // If the number of keys is not a number, Redis takes it for another one.
             ("COMMAND", "GETKEYS")
                 if counts_keys(&word(2)).is_some_and(|at| !is_cursor(&word(at))) =>
             {
                 Self::Different
             }
-            // A key that is called STORE, Redis takes for the option, too.
+            // Redis also takes a key that is called STORE for the option.
             ("COMMAND", "GETKEYS")
                 if word(2) == "SORT"
                     && (3..)
@@ -107,15 +106,15 @@ impl Comparison {
             }
             (_, "HELP") => Self::Kind,
             ("COMMAND", "COUNT") => Self::Kind,
-            // Without names, of all commands.
+            // Without names, the reply is about all commands.
             ("COMMAND", "INFO") if call.len() == 2 => Self::Kind,
             ("COMMAND", "INFO") => Self::CommandInfo,
             _ => Self::Exact,
         }
     }
 
-    /// Whether two replies to `call` are alike; `next` are the call that follows in its pipeline and what
-    /// the tested server replies to that.
+    /// Returns true if two replies to `call` are equal. `next` is the following call in its pipeline, with the tested
+    /// server's reply to that.
     pub(super) fn accepts_before(
         self,
         call: &Call,
@@ -129,7 +128,7 @@ impl Comparison {
             are_arrays && len(tested) == len(reference)
         };
         match (self, next) {
-            // Without STORE, Redis compares texts up to a zero byte, and leaves the order of equals open.
+            // Without STORE, Redis compares texts up to a zero byte, and the order of equal texts is undefined.
             (Self::Unsorted, _) if sorts_texts(call) && tested.contains(&0) => have_same_len(),
             (Self::Drawn, Some((next, all))) => {
                 self.accepts(call, tested, reference) && draws::is_from(call, tested, next, all)
@@ -141,12 +140,12 @@ impl Comparison {
         }
     }
 
-    /// Whether two replies to `call` are alike, as far as they tell by themselves.
+    /// Returns true if two replies to `call` are equal, as far as these replies alone show.
     pub(super) fn accepts(self, call: &Call, tested: &[u8], reference: &[u8]) -> bool {
         if tested == reference || self == Self::Different {
             return true;
         }
-        // Redis does not slow down who tries passwords.
+        // Redis does not delay clients that try passwords.
         if tested.starts_with(b"-ERR too many wrong passwords") {
             return true;
         }
@@ -162,7 +161,7 @@ impl Comparison {
         };
         match self {
             Self::Exact | Self::Different => false,
-            // In a transaction nothing tells whether it was a set, which has no order.
+            // In a transaction nothing shows if it was a set, which has no order.
             Self::Unsorted => is_by_nosort(call) && sorted(&tested) == sorted(&reference),
             Self::AnyOrder => sorted(&tested) == sorted(&reference),
             Self::Pairs => sorted_pairs(&tested) == sorted_pairs(&reference),
@@ -189,10 +188,10 @@ impl Comparison {
     }
 }
 
-/// The call that has to follow this one in its pipeline for its replies to be compared.
+/// Returns the call that has to follow this one in its pipeline, so that its replies can be compared.
 pub(super) fn probe(call: &Call) -> Option<Call> {
     let is_sort = call[0].eq_ignore_ascii_case(b"sort") || call[0].eq_ignore_ascii_case(b"sort_ro");
-    // Whether there is an order that was not asked for depends on the type.
+    // The type determines if there is an order that was not asked for.
     let is_unsorted =
         call.windows(2).any(|pair| pair[0].eq_ignore_ascii_case(b"by") && !pair[1].contains(&b'*'));
     if is_sort && is_unsorted {
@@ -201,14 +200,13 @@ pub(super) fn probe(call: &Call) -> Option<Call> {
     draws::full_read(call)
 }
 
-/// Whether texts come as the reply of a SORT.
+/// Returns true if the reply is that of a SORT of texts.
 fn sorts_texts(call: &Call) -> bool {
     let has = |word: &str| call.iter().any(|arg| arg.eq_ignore_ascii_case(word.as_bytes()));
     has("alpha") && !has("store")
 }
 
-/// Mistakes are answered alike, whatever the command would have returned; but where Redis quotes
-/// raw bytes of the client, the quotation is cleaned.
+/// Errors have to be equal for any command. If Redis quotes raw bytes of the client, the quotation is cleaned.
 fn is_same_error(call: &Call, tested: &[u8], reference: &[u8]) -> bool {
     let is_raw = |byte: &u8| !byte.is_ascii() || byte.is_ascii_control();
     if !call.iter().flatten().any(is_raw) {
@@ -220,8 +218,8 @@ fn is_same_error(call: &Call, tested: &[u8], reference: &[u8]) -> bool {
     before_quotation(tested) == before_quotation(reference)
 }
 
-/// Whether two replies are equal but for the spelling of numbers in them. Whether a zero that was computed
-/// has a sign depends on the encodings that it went through.
+/// Returns true if two replies are equal except for the spelling of numbers. The sign of a computed zero depends on
+/// the encodings that it went through.
 fn is_spelled_alike(tested: &Reply, reference: &Reply) -> bool {
     match (tested, reference) {
         (Reply::Array(ours), Reply::Array(theirs)) => {
@@ -239,7 +237,7 @@ fn number(text: &[u8]) -> Option<f64> {
     std::str::from_utf8(text).ok()?.parse().ok()
 }
 
-/// Whether there is a weight that makes no number of 0, or of an infinity.
+/// Returns true if a weight may produce a NaN, from 0 or an infinity.
 fn may_make_nan(call: &Call) -> bool {
     let weights = call.iter().skip_while(|word| !word.eq_ignore_ascii_case(b"weights")).skip(1);
     let mut weights = weights.map_while(|word| number(word));
@@ -268,12 +266,12 @@ fn is_weighted_alike(call: &Call, tested: &Reply, reference: &Reply) -> bool {
     ours.len() == theirs.len() && ours.iter().zip(&theirs).all(is_alike)
 }
 
-/// Whether a call of SORT leaves the elements as they are.
+/// Returns true if a call of SORT leaves the elements as they are.
 fn is_by_nosort(call: &Call) -> bool {
     call.iter().any(|word| word.eq_ignore_ascii_case(b"nosort"))
 }
 
-/// Where a call of COMMAND GETKEYS says how many keys the command has.
+/// Returns the index of the number of keys in a call of COMMAND GETKEYS.
 fn counts_keys(command: &str) -> Option<usize> {
     match command {
         "LMPOP" | "SINTERCARD" | "ZDIFF" | "ZINTER" | "ZINTERCARD" | "ZMPOP" | "ZUNION" => Some(3),
@@ -283,12 +281,12 @@ fn counts_keys(command: &str) -> Option<usize> {
     }
 }
 
-/// Whether a server may have handed it out.
+/// Returns true if a server may have returned this cursor.
 fn is_cursor(text: &str) -> bool {
     text.parse::<u64>().is_ok_and(|cursor| cursor.to_string() == text)
 }
 
-/// Whether pending entries are the same but for the time since their delivery.
+/// Returns true if pending entries are equal except for the time since their delivery.
 fn is_pending_alike(tested: &Reply, reference: &Reply) -> bool {
     let is_alike = |(a, b): (&Reply, &Reply)| match (a, b) {
         (Reply::Array(a), Reply::Array(b)) => match (a.as_slice(), b.as_slice()) {
@@ -307,12 +305,12 @@ fn is_pending_alike(tested: &Reply, reference: &Reply) -> bool {
     ours.len() == theirs.len() && ours.iter().zip(theirs).all(is_alike)
 }
 
-/// A stream that keeps its entries: from others, entries are deleted and trimmed, or their number is set.
+/// A stream that keeps its entries. In other streams, entries are deleted and trimmed, or their number is set.
 const WHOLE_STREAM: &[u8] = b"w:0";
 
-/// The facts that XINFO tells, without those that depend on how a server packs entries, those that 7.0 does not know or
-/// gets wrong (the lag of groups, unless a stream `is_whole`), and consumers that have nothing pending, which 7.0 does
-/// not always make.
+/// Returns the facts of XINFO without some: those that depend on how a server packs entries; those that 7.0 does not
+/// know or gets wrong (the lag of groups, unless a stream `is_whole`); and consumers with nothing pending, which 7.0
+/// does not always create.
 fn stream_facts(reply: &Reply, is_whole: bool) -> Reply {
     const LEFT_OUT: [&str; 8] = [
         "entries-read",
@@ -357,7 +355,7 @@ fn stream_facts(reply: &Reply, is_whole: bool) -> Reply {
     )
 }
 
-/// Whether these are facts of anything but a consumer with nothing pending.
+/// Returns false for the facts of a consumer with nothing pending.
 fn has_pending(facts: &&Reply) -> bool {
     let pairs: Vec<(&Reply, &Reply)> = match facts {
         Reply::Map(pairs) => pairs.iter().map(|(name, value)| (name, value)).collect(),
@@ -371,9 +369,9 @@ fn has_pending(facts: &&Reply) -> bool {
     !is_consumer || !pairs.iter().any(|(name, value)| is_none(name, value))
 }
 
-/// Whether two replies are equal but for points in time, which may be a little apart.
+/// Returns true if two replies are equal except for times, which may differ a little.
 fn is_near(a: &Reply, b: &Reply) -> bool {
-    /// Milliseconds that are no number of anything else.
+    /// Lower bound of times in milliseconds. No other number is as large.
     const TIMES_FROM: i64 = 100_000_000_000;
     match (a, b) {
         (Reply::Int(a), Reply::Int(b)) => {
@@ -386,9 +384,9 @@ fn is_near(a: &Reply, b: &Reply) -> bool {
     }
 }
 
-/// Since 7.2 there are small lists and small sets of words, and the arguments of SADD say beforehand how
-/// large a set is going to be, equal ones included. What INCRBYFLOAT has computed is a text in
-/// Redis until it is loaded anew, and what BITFIELD or PFADD could have changed counts as changed.
+/// Since 7.2 there are small lists and small sets of words. The arguments of SADD determine the expected size of a
+/// set, equal ones included. A result of INCRBYFLOAT is a text in Redis until it is loaded again, and a value that
+/// BITFIELD or PFADD could have changed counts as changed.
 fn is_same_encoding(tested: &[u8], reference: &[u8]) -> bool {
     let is = |ours: &str, theirs: &str| tested == ours.as_bytes() && reference == theirs.as_bytes();
     is("listpack", "quicklist")
@@ -418,7 +416,7 @@ fn sorted_pairs(reply: &Reply) -> Vec<(Reply, Reply)> {
     pairs
 }
 
-/// Members and what the texts of their scores say.
+/// Returns members, with the texts of their scores normalised.
 fn scores(reply: &Reply) -> Vec<(Reply, String)> {
     let number = |score: Reply| {
         score.text().parse::<f64>().map_or_else(|e| e.to_string(), |n| (n + 0.0).to_string())
@@ -441,7 +439,7 @@ fn without_hints(reply: &Reply) -> Vec<Vec<Reply>> {
     reply.items().iter().map(without).collect()
 }
 
-/// The names and values of a map, or of an array of names and values, some values left out.
+/// Returns names and values of a map, or of an array of names and values. Leaves out some values.
 fn without(reply: &Reply, names: &[&str]) -> Vec<(Reply, Option<Reply>)> {
     let pairs: Vec<(Reply, Reply)> = match reply {
         Reply::Map(pairs) => pairs.clone(),

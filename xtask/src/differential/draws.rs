@@ -1,10 +1,10 @@
-//! What random commands draw: elements of the collection, as a full read right behind them shows it.
+//! Results of random commands: elements of the collection, as a full read right after them shows.
 
 use tierce_harness::Reply;
 
 use super::stream::Call;
 
-/// The command that reads everything of the collection that this one draws from.
+/// Returns the command that reads the whole collection that this one draws from.
 pub(super) fn full_read(call: &Call) -> Option<Call> {
     let words: &[&[u8]] = match call.first()?.to_ascii_uppercase().as_slice() {
         b"SRANDMEMBER" => &[b"SMEMBERS"],
@@ -17,8 +17,8 @@ pub(super) fn full_read(call: &Call) -> Option<Call> {
     Some(read)
 }
 
-/// Whether replies to a random command have the same form and size, and no element twice unless that
-/// was asked for by a negative number.
+/// Returns true if replies to a random command have equal form and size. An element may only occur twice if a
+/// negative number asks for that.
 pub(super) fn is_alike(call: &Call, tested: &Reply, reference: &Reply) -> bool {
     let (Some(ours), Some(theirs)) = (elements(call, tested), elements(call, reference)) else {
         return std::mem::discriminant(tested) == std::mem::discriminant(reference);
@@ -29,7 +29,7 @@ pub(super) fn is_alike(call: &Call, tested: &Reply, reference: &Reply) -> bool {
     ours.len() == theirs.len() && (repeats(call) || distinct.len() == ours.len())
 }
 
-/// Whether everything that `call` has drawn is in the reply to the `next` command, if that is the full
+/// Returns true if everything that `call` has drawn is in the reply to the `next` command, provided that is the full
 /// read.
 pub(super) fn is_from(call: &Call, drawn: &[u8], next: &Call, all: &[u8]) -> bool {
     if full_read(call).as_ref() != Some(next) {
@@ -49,7 +49,7 @@ pub(super) fn is_from(call: &Call, drawn: &[u8], next: &Call, all: &[u8]) -> boo
     drawn.iter().all(|element| all.iter().any(|whole| whole.starts_with(element)))
 }
 
-/// The elements of a reply to a call with a number, each with its value if that was asked for.
+/// Returns the elements of a reply to a call with a number, each with its value if that was asked for.
 fn elements(call: &Call, reply: &Reply) -> Option<Vec<Vec<Reply>>> {
     let with_values =
         call.get(3).is_some_and(|option| option.to_ascii_uppercase().starts_with(b"WITH"));
@@ -61,7 +61,7 @@ fn elements(call: &Call, reply: &Reply) -> Option<Vec<Vec<Reply>>> {
     }
 }
 
-/// The parts of an array by `size`, be they arrays by themselves or not, or of a map.
+/// Returns the parts of an array in groups of `size`, nested arrays or not, or the pairs of a map.
 pub(super) fn in_groups(reply: &Reply, size: usize) -> Vec<Vec<Reply>> {
     match reply {
         Reply::Map(pairs) => pairs.iter().map(|(a, b)| vec![a.clone(), b.clone()]).collect(),

@@ -1,8 +1,8 @@
-//! The events that both servers publish for the same commands, in name and order.
+//! Comparison of the events that both servers publish for the same commands, in name and order.
 //!
-//! Left out is `expired`: a key whose time was over when it was set goes at once here, and in Redis when a
-//! command accesses it. So are misses, which Redis counts twice for some commands, and consumers that come and
-//! go: Redis 7.0 makes one that reads only if there is something to read.
+//! `expired` is left out: a key whose deadline has passed when it is set is removed at once here, and in Redis when a
+//! command accesses it. Misses are left out, because Redis counts them twice for some commands. So is the creation
+//! and deletion of consumers: Redis 7.0 only creates a consumer that reads if there is something to read.
 
 use tierce_harness::{Connection, Server};
 
@@ -10,11 +10,11 @@ use super::history;
 use super::run::{DifferentialRun, Outcome, Side, differ};
 use super::stream::Call;
 
-/// Which events are published.
+/// Classes of published events.
 const CLASSES: &str = "Eg$lshztdn";
-/// The channel of the message behind all events.
+/// Channel of the message after all events.
 const END: &str = "end-of-events";
-/// The events that are left out.
+/// Events that are left out.
 const LEFT_OUT: [&str; 2] = ["xgroup-createconsumer", "xgroup-delconsumer"];
 
 /// A subscriber to all events of a server.
@@ -29,7 +29,7 @@ impl Listener {
         Self(connection)
     }
 
-    /// The next one: its channel and its key; `None` at the end.
+    /// Returns the next event with its channel and its key; `None` at the end.
     fn next(&mut self) -> Option<String> {
         let message = self.0.reply();
         match message.items() {
@@ -42,7 +42,7 @@ impl Listener {
 }
 
 impl Side {
-    /// The events since this was last called.
+    /// Returns the events since the last call.
     fn events(&mut self) -> Vec<String> {
         self.auditor.check(&format!("PUBLISH {END} ."), ":1");
         let events = std::iter::from_fn(|| self.listener.next());
@@ -51,13 +51,13 @@ impl Side {
 }
 
 impl DifferentialRun {
-    /// Forgets the events of what is not compared.
+    /// Discards the events of commands that are not compared.
     pub(super) fn skip_events(&mut self) {
         self.tested.events();
         self.reference.events();
     }
 
-    /// Compares those of a pipeline.
+    /// Compares the events of a pipeline.
     pub(super) fn compare_events(&mut self, calls: &[Call]) -> Outcome {
         let (tested, reference) = (self.tested.events(), self.reference.events());
         let same =

@@ -1,6 +1,6 @@
-//! Commands on places.
+//! Geospatial commands.
 
-/// Templates as those of `stream`, with their weights.
+/// Templates with their weights, as in `stream`.
 pub(super) const TEMPLATES: &[(usize, &str)] = &[
     (14, "GEOADD {geo} {position} {position} {place} [{position} {position} {place}]"),
     (6, "GEOADD {geo} [(NX | XX)] [CH] {position} {position} {place}"),

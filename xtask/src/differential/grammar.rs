@@ -1,11 +1,11 @@
-//! Templates of commands, and what random calls they stand for.
+//! Templates of commands, and their expansion to random calls.
 //!
-//! The notation: words stand for themselves, `{name}` for a random value of that kind, `[...]` is
-//! there every other time, `(a | b)` is one of these, and `{name}+` is one or more.
+//! The notation: a word stands for itself, `{name}` for a random value of that kind, `[...]` is
+//! present every other time, `(a | b)` is one of these, and `{name}+` is one or more.
 
 use tierce_harness::Random;
 
-/// Puts the words of a random call into `out`; `value` makes the values.
+/// Writes the words of a random call to `out`. `value` makes the values.
 pub(super) fn expand(
     template: &str,
     random: &mut Random,
@@ -40,7 +40,7 @@ pub(super) fn expand(
     }
 }
 
-/// Where the group that begins `text` ends.
+/// Returns the end of the group that begins `text`.
 fn end_of_group(text: &str) -> usize {
     let mut depth = 0;
     for (at, byte) in text.bytes().enumerate() {
@@ -56,7 +56,7 @@ fn end_of_group(text: &str) -> usize {
     panic!("not closed: {text}");
 }
 
-/// The alternatives, separated by bars outside of any brackets.
+/// Returns the alternatives, separated by bars outside of any brackets.
 fn choices(text: &str) -> Vec<&str> {
     let (mut depth, mut start, mut choices) = (0, 0, Vec::new());
     for (at, byte) in text.bytes().enumerate() {

@@ -1,20 +1,20 @@
-//! What was sent before, for the report of a difference.
+//! The last calls, for the report of a difference.
 
 use std::collections::VecDeque;
 
 use super::stream::Call;
 
-/// Lines of a report. The cause is rarely further away.
+/// Maximum number of lines of a report. The cause is rarely further away.
 const LINES_MAX: usize = 60;
 
-/// Calls that are remembered.
+/// Number of calls that are remembered.
 const CALLS_MAX: usize = 100_000;
 
 /// The calls of a run with their connections.
 #[derive(Default)]
 pub(super) struct History {
     calls: VecDeque<(usize, Call)>,
-    /// Whether reports show all of them, for a replay.
+    /// True if reports show all calls, for a replay.
     pub(super) is_shown: bool,
 }
 
@@ -25,14 +25,14 @@ impl History {
         self.calls.drain(..surplus);
     }
 
-    /// The last calls, whatever they concern.
+    /// Returns the last calls for any keys.
     pub(super) fn last(&self) -> Vec<String> {
         let first = self.calls.len().saturating_sub(LINES_MAX);
         self.calls.range(first..).map(|(n, call)| format!("{n}: {}", line(call))).collect()
     }
 
-    /// The last calls that name a key of `call` or change all keys, and those among the calls
-    /// that it was sent `with`.
+    /// Returns the last calls that name a key of `call` or change all keys, followed by those among
+    /// the calls that it was sent `with`.
     pub(super) fn of_keys_in(&self, call: &Call, connection: usize, with: &[Call]) -> Vec<String> {
         const EVERYTHING: [&str; 5] = ["SELECT", "SWAPDB", "FLUSHDB", "FLUSHALL", "CONFIG"];
         let is_key = |arg: &&Vec<u8>| arg.len() == 3 && arg[1] == b':';
@@ -54,7 +54,7 @@ impl History {
     }
 }
 
-/// A call on one line, all that is not printable escaped.
+/// Formats a call on one line, with unprintable bytes escaped.
 pub(super) fn line(call: &Call) -> String {
     let words = call.iter().map(|arg| match arg.is_empty() {
         true => "''".to_owned(),

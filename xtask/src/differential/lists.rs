@@ -1,6 +1,6 @@
 //! Commands on lists, and SORT.
 
-/// Templates as those of `stream`, with their weights.
+/// Templates with their weights, as in `stream`.
 pub(super) const TEMPLATES: &[(usize, &str)] = &[
     (14, "RPUSH {list} {element}+"),
     (14, "LPUSH {list} {element}+"),

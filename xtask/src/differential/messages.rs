@@ -1,20 +1,20 @@
-//! Messages between several clients: who gets which, in what order, and what the servers say of subscriptions.
+//! Messages between several clients: their receivers, their order, and the servers' replies about subscriptions.
 
 use tierce_harness::{Connection, Reply, words};
 
 use super::run::{CONNECTIONS, DifferentialRun, Outcome, WAITERS, differ};
 use super::stream::Call;
 
-/// Connections to each server whose clients subscribe, of both protocol versions.
+/// Number of subscribing connections to each server, in both protocol versions.
 pub(super) const SUBSCRIBERS: usize = 4;
 
-/// Steps of one scenario.
+/// Number of steps of one scenario.
 const STEPS: usize = 30;
 
 const CHANNELS: &[&str] = &["a", "b", "ab", "abc", "a*", "a\\b", "x:1"];
 const PATTERNS: &[&str] = &["a*", "*", "?", "[ab]*", "a?c", "\\a*", "abc", "b\\*", "*c", "x:[0-9]"];
 
-/// What subscribers do.
+/// Commands of subscribers.
 const BY_SUBSCRIBERS: &[&str] = &[
     "SUBSCRIBE {channel}",
     "SUBSCRIBE {channel} {channel} {channel}",
@@ -36,7 +36,7 @@ const BY_SUBSCRIBERS: &[&str] = &[
     "PUBLISH {channel} own",
 ];
 
-/// What others do.
+/// Commands of other clients.
 const BY_OTHERS: &[&str] = &[
     "PUBLISH {channel} message",
     "PUBLISH {channel} ''",
@@ -56,7 +56,7 @@ const BY_OTHERS: &[&str] = &[
 ];
 
 impl DifferentialRun {
-    /// Subscribers come and go while others publish. After each step all of them show what they have got.
+    /// Subscribers come and go while others publish. After each step, the messages of all subscribers are compared.
     pub(super) fn send_messages(&mut self) -> Outcome {
         for step in 0..STEPS {
             let actor = self.random.one_in(2).then(|| self.random.below(SUBSCRIBERS));
@@ -112,7 +112,7 @@ impl DifferentialRun {
     }
 }
 
-/// What a client has got by now.
+/// Returns everything that a client has received so far.
 fn received(c: &mut Connection, mark: &str) -> Vec<Reply> {
     c.request(&["PING", mark]);
     let is_mark = |reply: &Reply| match reply {
@@ -123,8 +123,8 @@ fn received(c: &mut Connection, mark: &str) -> Vec<Reply> {
     std::iter::from_fn(|| Some(c.reply()).filter(|reply| !is_mark(reply))).collect()
 }
 
-/// In the order of Redis where that has one. It has none for patterns, and for channels that all end at once.
-/// A message to oneself follows the reply since 7.2.
+/// Restores the order of Redis where there is one. There is none for patterns, and for channels that all end at once.
+/// Since 7.2, a message to the publisher itself follows the reply.
 fn normal(replies: Vec<Reply>, is_end_of_all: bool, is_own: bool) -> Vec<String> {
     if is_end_of_all {
         let parts = replies.iter().flat_map(|reply| match reply {
@@ -144,7 +144,7 @@ fn normal(replies: Vec<Reply>, is_end_of_all: bool, is_own: bool) -> Vec<String>
     lines
 }
 
-/// With the names of channels sorted: they have no order.
+/// Sorts the names of channels, because they have no order.
 fn in_order(reply: Reply) -> Reply {
     match reply {
         Reply::Array(mut items) if items.iter().all(|item| matches!(item, Reply::Bulk(_))) => {

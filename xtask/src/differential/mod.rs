@@ -1,17 +1,17 @@
-//! The same random commands to two servers, and a comparison of their replies, byte for byte.
+//! Sends the same random commands to two servers and compares their replies, byte for byte.
 //!
-//! Redis itself is the specification of what a command does and answers. A run starts pairs of
-//! servers, empty and without files, and sends both of a pair the same stream: all commands that both
-//! know on keys of all types and on connections, with all their options, with wrong ones, and with
-//! values at the limits. It goes over several connections of both protocol versions, in pipelines of
-//! random depth. Between them come scenarios that are more than a pipeline ([`scenarios`]), and from time to
-//! time the whole data sets are compared ([`audit`]). So are the events of keys that both publish ([`events`]).
+//! Redis itself is the specification of commands and their replies. A run starts pairs of servers, empty and without
+//! files, and sends both of a pair the same stream: all commands that both know, on keys of all types and on
+//! connections, with all their options, with wrong options, and with values at the limits. It uses several
+//! connections of both protocol versions, in pipelines of random depth. Between the pipelines there are scenarios
+//! that need more than a pipeline ([`scenarios`]). From time to time the whole data sets are compared ([`audit`]),
+//! and so are the keyspace events of both servers ([`events`]).
 //!
-//! What may differ, and how it is compared then, is decided in [`comparison`]; the reasons are in
-//! `docs/differences.md`. Expiry in the course of a pipeline would make the outcome depend on time, so
-//! its times to live are either over or far away; keys expire in scenarios.
+//! [`comparison`] lists the permitted differences and their comparison; `docs/differences.md` gives the reasons.
+//! Expiry during a pipeline would make the outcome depend on time. So times to live in a pipeline have either passed
+//! or are far away; keys expire in scenarios.
 //!
-//! The seed is all that is random: the same seed repeats a run.
+//! Only the seed is random: an equal seed repeats a run.
 
 mod audit;
 mod bits;
@@ -42,22 +42,22 @@ use self::run::DifferentialRun;
 
 #[derive(clap::Args)]
 pub(crate) struct Options {
-    /// Number of commands, of all pairs together.
+    /// Number of commands of all pairs together.
     #[arg(long, default_value_t = 1_000_000)]
     commands: usize,
-    /// Pairs of servers at a time. Each has its part of the commands, from a seed of its own.
+    /// Number of pairs of servers. Each pair gets a part of the commands, from its own seed.
     #[arg(long, default_value_t = 4)]
     pairs: usize,
-    /// Repeats the run with this seed. By default each run has another one.
+    /// Seed to repeat a run. By default each run has another one.
     #[arg(long)]
     seed: Option<u64>,
-    /// Shows all commands before a difference, not only those on its keys.
+    /// Show all commands before a difference, not only those on its keys.
     #[arg(long)]
     history: bool,
     /// The server to test. By default the release build of this workspace.
     #[arg(long)]
     program: Option<PathBuf>,
-    /// The server that is right.
+    /// The reference server.
     #[arg(long, default_value = "redis-server")]
     reference: PathBuf,
 }
@@ -101,7 +101,7 @@ fn seed_of_the_day() -> u64 {
     now.map_or(0, |time| time.as_millis() as u64)
 }
 
-/// Beside this very program, which is in the directory of its own profile.
+/// Returns the path next to this program, which is in the directory of its own profile.
 pub(crate) fn release_build() -> PathBuf {
     let own = std::env::current_exe().unwrap_or_default();
     let target = own.parent().and_then(|profile| profile.parent()).map(PathBuf::from);

@@ -13,19 +13,19 @@ use super::scenarios::Scenario;
 use super::stream::{Call, Stream};
 use super::transactions::{QUEUED, Transaction};
 
-/// Requests in a pipeline.
+/// Maximum number of requests in a pipeline.
 const DEPTH_MAX: usize = 40;
-/// Connections to each server. They begin in both protocol versions, and change on the way.
+/// Number of connections to each server. They begin in both protocol versions and change later.
 pub(super) const CONNECTIONS: usize = 4;
-/// Connections to each server whose clients wait for keys, of both protocol versions.
+/// Number of connections to each server with blocked clients, in both protocol versions.
 pub(super) const WAITERS: usize = 3;
-/// Commands of the same pipeline that a report shows, whatever their keys.
+/// Number of commands of the same pipeline that a report shows, for any keys.
 const NEAREST: usize = 5;
-/// Commands between two comparisons of everything.
+/// Number of commands between two comparisons of everything.
 const COMMANDS_BETWEEN_AUDITS: usize = 5_000;
-/// Pipelines between two with a transaction in them, on average.
+/// Number of pipelines between two with a transaction in them, on average.
 const PIPELINES_BETWEEN_TRANSACTIONS: usize = 4;
-/// Pipelines between two scenarios, on average.
+/// Number of pipelines between two scenarios, on average.
 const PIPELINES_BETWEEN_SCENARIOS: usize = 10;
 
 /// Two servers and the connections to them.
@@ -45,20 +45,20 @@ pub(super) struct DifferentialRun {
 /// One of the servers.
 pub(super) struct Side {
     connections: Vec<Connection>,
-    /// For looking at everything, and for what concerns other connections.
+    /// Connection for reading everything, and for commands about other connections.
     pub(super) auditor: Connection,
     pub(super) waiters: Vec<Waiter>,
     pub(super) subscribers: Vec<Connection>,
-    /// For the events of keys.
+    /// Subscriber to keyspace events.
     pub(super) listener: Listener,
     /// Ends with the run.
     _server: Server,
 }
 
-/// A connection whose client may wait for keys.
+/// A connection whose client may block.
 pub(super) struct Waiter {
     pub(super) connection: Connection,
-    /// What the server calls it.
+    /// Id of the client on the server.
     pub(super) id: i64,
 }
 
@@ -78,7 +78,7 @@ impl Side {
             Waiter { connection, id }
         };
         let mut auditor = server.connect();
-        // When no client tracks keys any more, Tierce forgets which were read, and Redis does not.
+        // When no client tracks keys any more, Tierce forgets which keys were read. Redis does not.
         auditor.check("CLIENT TRACKING ON OPTIN", "+OK");
         Self {
             connections: (0..CONNECTIONS).map(connect).collect(),
@@ -91,7 +91,7 @@ impl Side {
     }
 }
 
-/// What the servers disagree about.
+/// A difference between the servers.
 pub(super) struct Difference {
     pub(super) call: Call,
     pub(super) tested: Vec<u8>,
@@ -114,10 +114,10 @@ pub(super) type Outcome<T = ()> = Result<T, Box<Difference>>;
 
 impl DifferentialRun {
     pub(super) fn begin(program: &Path, reference: &Path, seed: u64) -> Self {
-        // Then how many entries of a stream are in one block is their number, and approximate
-        // trimming can be compared; their size in bytes is a server's own.
+        // With this, the size of a block in a stream is a number of entries, so that approximate
+        // trimming can be compared. The size in bytes is a server's own.
         let same = ("stream-node-max-bytes", "0");
-        // So that Redis looks at timeouts every few milliseconds.
+        // Makes Redis check timeouts every few milliseconds.
         let prompt = ("hz", "500");
         Self {
             tested: Side::begin(program, &[same]),
@@ -174,7 +174,7 @@ impl DifferentialRun {
             with_transaction.then(|| Transaction::among(&mut calls, &mut self.random));
         self.commands += calls.len();
         self.marks += 1;
-        // Its reply ends the replies, however many there are.
+        // Its reply ends the replies, for any number of them.
         let mark = format!("mark:{}", self.marks);
         let mut bytes: Vec<u8> = calls.iter().flat_map(|call| self.encoded(call)).collect();
         bytes.extend(encode(&["ECHO", &mark]));
@@ -217,7 +217,7 @@ impl DifferentialRun {
         Ok(())
     }
 
-    /// As an array or, if the arguments allow it, now and then as a line.
+    /// Encodes a call as an array or, if the arguments allow it, sometimes as a line.
     fn encoded(&mut self, call: &Call) -> Vec<u8> {
         let is_plain = |arg: &Vec<u8>| !arg.is_empty() && arg.iter().all(u8::is_ascii_alphanumeric);
         if self.random.one_in(10) && call.iter().all(is_plain) {
@@ -227,7 +227,7 @@ impl DifferentialRun {
     }
 }
 
-/// What the servers disagree about, as an error.
+/// Returns a difference between the servers as an error.
 pub(super) fn differ<T>(
     call: &Call,
     tested: &[u8],
@@ -245,7 +245,7 @@ fn is_skip(call: &Call) -> bool {
     call.len() == 3 && word(0, "client") && word(1, "reply") && word(2, "skip")
 }
 
-/// The calls that get a reply: those that neither are `CLIENT REPLY SKIP` nor follow it.
+/// Returns the calls that get a reply: all except `CLIENT REPLY SKIP` and the call after it.
 fn answered(calls: &[Call]) -> Vec<&Call> {
     let follows_skip = |n: usize| n > 0 && is_skip(&calls[n - 1]);
     let answered = (0..calls.len()).filter(|n| !is_skip(&calls[*n]) && !follows_skip(*n));

@@ -1,5 +1,5 @@
-//! What is compared beside pipelines, since it takes a look at one server to know what to send to the
-//! other, or time.
+//! Scenarios: comparisons that a pipeline cannot make. They need the reply of one server for the command to the
+//! other, or they need time.
 
 use std::time::Duration;
 
@@ -9,12 +9,12 @@ use super::comparison::Comparison;
 use super::run::{CONNECTIONS, DifferentialRun, Outcome, Side, differ};
 use super::stream::{Call, DATABASES};
 
-/// How long to listen for a reply before looking whether the client waits.
+/// Time to wait for a reply before checking if the client is blocked.
 const LOOK: Duration = Duration::from_millis(1);
-/// Keys that a scenario takes.
+/// Maximum number of keys in a scenario.
 const KEYS_MAX: usize = 5;
 
-/// Up to which size collections are compact, unless configured otherwise.
+/// Default sizes up to which collections are compact.
 const USUAL_THRESHOLDS: [&str; 5] = [
     "hash-max-listpack-entries 512",
     "hash-max-listpack-value 64",
@@ -25,19 +25,19 @@ const USUAL_THRESHOLDS: [&str; 5] = [
 
 #[derive(Clone, Copy)]
 pub(super) enum Scenario {
-    /// What each server dumps, the other one restores in its place.
+    /// Each server restores the dumps of the other one at the same keys.
     Exchange,
-    /// Keys whose time is over.
+    /// Keys expire.
     Expiry,
-    /// Sorted sets are sorted once more, by something else.
+    /// Sorted sets are sorted by other keys.
     Sort,
-    /// One server pops members by chance, which the other one then removes.
+    /// One server pops random members, and the other one then removes them.
     Pop,
     /// Clients subscribe, and others publish.
     Messages,
-    /// Clients wait for keys, until others change them or they are called off.
+    /// Clients wait for keys, until others change them or the wait is cancelled.
     Wait,
-    /// Clients watch keys, which others change or not.
+    /// Clients watch keys, and others change some.
     Watch,
     /// Clients track keys, and others change some.
     Track,
@@ -72,13 +72,13 @@ impl DifferentialRun {
         }
     }
 
-    /// Some keys of a database, which the auditor has selected then.
+    /// Selects a database for the auditor and returns some of its keys.
     fn some_keys(&mut self) -> Outcome<Vec<Vec<u8>>> {
         let db = self.random.below(DATABASES);
         self.audit_call(&format!("SELECT {db}"))?;
         let keys = self.audit_call("KEYS *")?;
         let mut keys: Vec<_> = keys.items().iter().map(|key| key.bytes().to_vec()).collect();
-        // The order of KEYS is not the same from run to run.
+        // The order of KEYS differs from run to run.
         keys.sort();
         let count = (1 + self.random.below(KEYS_MAX)).min(keys.len());
         let mut taken = Vec::new();
@@ -88,10 +88,10 @@ impl DifferentialRun {
         Ok(taken)
     }
 
-    /// Carries values across in both directions, with their deadlines.
+    /// Copies values in both directions, with their deadlines.
     ///
-    /// What encoding a value has then depends on its size and on today's thresholds, and, in Redis, on its
-    /// encoding before. With the usual thresholds all agree.
+    /// The encoding of a restored value depends on its size and on the current thresholds and, in Redis, on its
+    /// earlier encoding. With the default thresholds both servers agree.
     fn exchange(&mut self) -> Outcome {
         for threshold in USUAL_THRESHOLDS {
             let call: Call =
@@ -124,8 +124,8 @@ impl DifferentialRun {
         self.drop_streams(&keys)
     }
 
-    /// Restored streams are the same, but their blocks are those of the other server, less what was
-    /// deleted: approximate trimming would find others.
+    /// Deletes restored streams. They are equal, but their blocks are those of the other server without the deleted
+    /// entries, so approximate trimming would remove different entries.
     fn drop_streams(&mut self, keys: &[Vec<u8>]) -> Outcome {
         let types: Vec<Call> = keys.iter().map(|key| vec![b"TYPE".to_vec(), key.clone()]).collect();
         let types = self.audit_all(&types)?;
@@ -134,7 +134,7 @@ impl DifferentialRun {
         self.audit_all(&drops).map(drop)
     }
 
-    /// Lets keys expire; both servers then count without them.
+    /// Lets keys expire. Both servers then no longer count them.
     fn expire(&mut self) -> Outcome {
         let keys = self.some_keys()?;
         let words = |words: [&[u8]; 3]| words.map(<[u8]>::to_vec).to_vec();
@@ -152,7 +152,7 @@ impl DifferentialRun {
         self.audit_keys(&keys)
     }
 
-    /// SORT of copies of sorted sets, since Redis gives another encoding to those that it has sorted.
+    /// Sorts copies of sorted sets, because Redis changes the encoding of a sorted set that it has sorted.
     fn sort(&mut self) -> Outcome {
         for key in self.some_keys()? {
             let line = |line: &str| -> Call {
@@ -171,7 +171,7 @@ impl DifferentialRun {
                 "SORT copy DESC LIMIT 1 4",
                 "SORT copy BY nosort",
                 "SORT copy BY nosort DESC LIMIT 2 5 GET # GET k:*",
-                // Not BY: equals come in the order of Redis' table.
+                // Not BY: equal elements come in the order of Redis' table.
                 "SORT_RO copy ALPHA DESC GET k:*->f1",
                 "SORT copy ALPHA STORE copy",
                 "LRANGE copy 0 -1",
@@ -182,7 +182,7 @@ impl DifferentialRun {
         Ok(())
     }
 
-    /// SPOP, where some members stay.
+    /// Pops members of sets by SPOP that leaves some.
     fn pop(&mut self) -> Outcome {
         let keys = self.some_keys()?;
         let types: Vec<Call> = keys.iter().map(|key| vec![b"TYPE".to_vec(), key.clone()]).collect();
@@ -209,7 +209,7 @@ impl DifferentialRun {
         self.audit_keys(&sets)
     }
 
-    /// Lets clients wait, runs commands that may serve them, and calls off those that still wait.
+    /// Blocks clients, runs commands that may serve them, and cancels the remaining waits.
     fn wait(&mut self) -> Outcome {
         let db = self.random.below(DATABASES);
         let count = 1 + self.random.below(self.tested.waiters.len());
@@ -233,7 +233,7 @@ impl DifferentialRun {
             self.call_off(n, how)?;
             let tested = self.tested.waiters[n].connection.reply_bytes();
             let reference = self.reference.waiters[n].connection.reply_bytes();
-            // What 7.2 says is what the command says when it is executed once more.
+            // In this case 7.2 replies as if the command were executed again.
             let has_gone = (reference.starts_with(b"-UNBLOCKED the stream key")
                 || reference.starts_with(b"-NOGROUP the consumer group this client"))
                 && (tested.starts_with(b"-NOGROUP") || tested.starts_with(b"-WRONGTYPE"));
@@ -245,7 +245,7 @@ impl DifferentialRun {
         Ok(())
     }
 
-    /// CLIENT UNBLOCK, which tells whether the client still waited.
+    /// Calls CLIENT UNBLOCK, whose reply shows if the client was still blocked.
     fn call_off(&mut self, n: usize, how: &str) -> Outcome {
         let unblock = |side: &mut Side| {
             let id = side.waiters[n].id;
@@ -267,7 +267,7 @@ impl DifferentialRun {
 }
 
 impl Side {
-    /// Waits until the request of this waiter was executed, so that it waits or has its reply.
+    /// Waits until the request of this waiter was executed, so that it is blocked or has its reply.
     fn settle(&mut self, n: usize) {
         let Self { auditor, waiters, .. } = self;
         let waiter = &mut waiters[n];

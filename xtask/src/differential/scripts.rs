@@ -1,6 +1,6 @@
-//! Scripts, which call commands on all types.
+//! Scripts that call commands on all types.
 
-/// Templates as those of `stream`, with their weights.
+/// Templates with their weights, as in `stream`.
 pub(super) const TEMPLATES: &[(usize, &str)] = &[
     (16, "EVAL {script} 2 {key} {key} {value} {int}"),
     (4, "EVAL {script} 2 {hash} {set} {value} {int}"),
@@ -17,8 +17,8 @@ pub(super) const TEMPLATES: &[(usize, &str)] = &[
     (1, "COMMAND GETKEYS EVAL return 2 {key} {key} {value}"),
 ];
 
-/// What they run. None replies by the clock, by chance, in an order that is left open, or with scores, which 7.0 spells
-/// with 17 digits.
+/// Scripts to run. No reply depends on the clock, chance or an undefined order, or has scores, which 7.0 prints with
+/// 17 digits.
 pub(super) const SCRIPTS: [&str; 24] = [
     "return redis.call('get', KEYS[1])",
     "return redis.pcall('get', KEYS[1])",
@@ -46,7 +46,7 @@ pub(super) const SCRIPTS: [&str; 24] = [
     "return +",
 ];
 
-/// SHA-1 of some of them, and of nothing.
+/// SHA-1 of some of them, and of an unknown script.
 pub(super) const SHAS: [&str; 3] = [
     "4e6d8fc8bb01276962cce5371fa795a7763657ae",
     "aac72bd8699ae9c333eff85158365d7bc61a7177",

@@ -1,6 +1,6 @@
 //! Commands on sorted sets.
 
-/// Templates as those of `stream`, with their weights.
+/// Templates with their weights, as in `stream`.
 pub(super) const TEMPLATES: &[(usize, &str)] = &[
     (30, "ZADD {zset} {score} {member} [{score} {member}] [{score} {member}]"),
     (12, "ZADD {zset} [(NX | XX | NX)] [(GT | LT)] [CH] [INCR] {score} {member}"),
@@ -59,7 +59,7 @@ pub(super) const TEMPLATES: &[(usize, &str)] = &[
         5,
         "ZINTERSTORE {zset} 2 {zset} {zset} [WEIGHTS (2 | -0.5 | 1e3) (3 | -2.5 | 0.1)] [AGGREGATE (SUM | MIN | MAX)]",
     ),
-    // Without infinite scores, which 7.0 would store as something else.
+    // Without infinite scores, which 7.0 would store as another value.
     (2, "ZINTERSTORE {zset} 2 {lex} {lex} WEIGHTS (0 | -1) (0 | 2) [AGGREGATE (SUM | MIN | MAX)]"),
     (4, "ZDIFFSTORE {zset} 2 {zset} {zset}"),
     (4, "ZINTERCARD 2 {zset} {zset} [LIMIT {count}]"),

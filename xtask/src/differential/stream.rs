@@ -10,21 +10,21 @@ use super::{bits, comparison, geo, lists, scripts, sorted_sets, streams, waits};
 /// A command with its arguments.
 pub(super) type Call = Vec<Vec<u8>>;
 
-/// Databases that the stream works in. Few, so that commands meet each other's keys.
+/// Number of databases that the stream uses. Few, so that commands meet each other's keys.
 pub(super) const DATABASES: usize = 3;
-/// Names of keys, for the same reason.
+/// Number of key names; few for the same reason.
 const KEYS: usize = 12;
-/// Names of keys of each type of collections.
+/// Number of key names for each type of collection.
 const TYPED_KEYS: usize = 5;
-/// Names of fields, and of members.
+/// Number of names of fields and of members.
 const FIELDS: usize = 20;
 
-/// Commands with all their options, and how often each comes.
+/// Commands with all their options, and the weight of each.
 ///
-/// Left out, because they end the connection or the run: QUIT, SHUTDOWN, MONITOR, DEBUG, CLIENT
-/// PAUSE, CLIENT REPLY OFF. Left out, because the answer is the server's own: INFO, CONFIG, MEMORY,
-/// SLOWLOG, LATENCY, LOLWUT, COMMAND DOCS. Left out, because Redis 7.0 does not have them: CLIENT
-/// SETINFO, CLIENT NO-TOUCH.
+/// These are left out because they end the connection or the run: QUIT, SHUTDOWN, MONITOR, DEBUG, CLIENT PAUSE,
+/// CLIENT REPLY OFF. These are left out because the reply is the server's own: INFO, CONFIG, MEMORY, SLOWLOG,
+/// LATENCY, LOLWUT, COMMAND DOCS. These are left out because Redis 7.0 does not have them: CLIENT SETINFO, CLIENT
+/// NO-TOUCH.
 const TEMPLATES: &[(usize, &str)] = &[
     (40, "SET {key} {value} [(NX | XX)] [GET] [({expire} | KEEPTTL)]"),
     (10, "SET {key} {value} [{expire}] [(NX | XX)] [KEEPTTL] [GET] [{expire}]"),
@@ -152,10 +152,10 @@ const TEMPLATES: &[(usize, &str)] = &[
     (1, "{unknown} {value}"),
 ];
 
-/// Templates with their weights.
+/// A group of templates with their weights.
 type Chapter = &'static [(usize, &'static str)];
 
-/// The templates of this file and of those for collections.
+/// Templates of this file and of the files for data types.
 const CHAPTERS: &[Chapter] = &[
     TEMPLATES,
     lists::TEMPLATES,
@@ -170,11 +170,11 @@ const CHAPTERS: &[Chapter] = &[
 /// Makes calls from a seed.
 pub(super) struct Stream {
     random: Random,
-    /// What comes next, whatever else might.
+    /// Calls that have to come next.
     next: VecDeque<Call>,
-    /// How many relative times were made; see [`Values::time`].
+    /// Number of relative times made so far; see [`Values::time`].
     times: i64,
-    /// How many identities of entries were made; see [`Values::new_id`].
+    /// Number of identities of entries made so far; see [`Values::new_id`].
     entries: u64,
 }
 
@@ -193,7 +193,7 @@ impl Stream {
         self.next.pop_front().expect("at least one was made")
     }
 
-    /// A call of a client that waits until it is served.
+    /// Returns a blocking call for a client that waits until it is served.
     pub(super) fn waiting_call(&mut self) -> Call {
         let mut call = Vec::new();
         let template = self.template(&[waits::WAITING]);
@@ -201,11 +201,11 @@ impl Stream {
         call
     }
 
-    /// Calls that clients waiting in this database may be served by, with others among them.
+    /// Returns calls that may serve the blocked clients of this database, mixed with other calls.
     pub(super) fn calls_for_waiting_clients(&mut self, db: usize, waiting: &[Call]) -> Vec<Call> {
         const CALLS: usize = 12;
-        /// By which a stream comes that has no entries, with a higher identity than there was: 7.0 serves
-        /// clients that wait with XREAD with nothing then, 7.2 does not serve them.
+        /// Commands that can create a stream without entries but with a higher identity than before. 7.0 then serves
+        /// clients that are blocked by XREAD with nothing; 7.2 does not serve them.
         const EMPTY_STREAMS: [&str; 7] =
             ["rename", "renamenx", "move", "copy", "xsetid", "xgroup", "xdel"];
         let calls = (0..CALLS).map(|_| match self.random.below(3) {
@@ -214,7 +214,7 @@ impl Stream {
         });
         let is = |arg: &Vec<u8>, word: &str| arg.eq_ignore_ascii_case(word.as_bytes());
         let trims = |call: &Call| call.iter().any(|arg| is(arg, "maxlen") || is(arg, "minid"));
-        // Redis serves no client with what a command stores in the place of a value of another type.
+        // Redis serves no client with a value that a command stores over one of another type.
         let stores = |call: &Call| {
             let is_store = |arg: &Vec<u8>| arg.to_ascii_uppercase().ends_with(b"STORE");
             call.iter().any(|arg| is_store(arg) || is(arg, "storedist"))
@@ -222,9 +222,9 @@ impl Stream {
         let reads = waiting.iter().any(|call| is(&call[0], "xread"));
         let is_left_out = |call: &Call| {
             let name = &call[0];
-            // What concerns clients might end waiting for others than the scenario means. SWAPDB brings
-            // several keys at once, of which 7.0 takes another one than 7.2. And 7.2 serves no client with
-            // an entry that is trimmed at once.
+            // A command about clients might end other waits than the scenario intends. SWAPDB brings several keys at
+            // once, of which 7.0 takes another one than 7.2. And 7.2 serves no client with an entry that is trimmed
+            // at once.
             is(name, "client")
                 || is(name, "swapdb")
                 || is(name, "xadd") && trims(call)
@@ -257,7 +257,7 @@ impl Stream {
         }
     }
 
-    /// Whether XSETID names an identity that some entry may have had. Since 7.2 it may not be below that of
+    /// Returns true if XSETID names an identity that an entry may have had. Since 7.2 it must not be below that of
     /// the highest deleted entry.
     fn sets_id_back(&self, call: &Call) -> bool {
         let ms = |id: &[u8]| {
@@ -298,7 +298,7 @@ impl Stream {
         unreachable!("the point is below the sum of all weights");
     }
 
-    /// Now and then makes a mistake.
+    /// Adds a random mistake now and then.
     fn misuse(&mut self, call: &mut Call) {
         let random = &mut self.random;
         let edge = |random: &mut Random| random.pick(&EDGES).as_bytes().to_vec();
@@ -315,7 +315,7 @@ impl Stream {
         }
     }
 
-    /// Names and options are found in any case.
+    /// Changes the case of names and options, which are not case-sensitive.
     fn change_case(&mut self, call: &mut Call) {
         if self.random.one_in(10) {
             call[0].make_ascii_lowercase();
@@ -329,7 +329,7 @@ impl Stream {
     }
 }
 
-/// An option and its value that were made together, as `EX\n100`.
+/// Splits an option and its value that were made together, as `EX\n100`.
 fn split_option(word: Vec<u8>) -> Vec<Vec<u8>> {
     match word.split_first() {
         Some((b'\n', option)) => option.split(|byte| *byte == b' ').map(<[u8]>::to_vec).collect(),
@@ -337,7 +337,7 @@ fn split_option(word: Vec<u8>) -> Vec<Vec<u8>> {
     }
 }
 
-/// Numbers that are none, and those at the limits.
+/// Invalid numbers, and numbers at the limits.
 const EDGES: [&str; 26] = [
     "",
     " ",
@@ -440,7 +440,7 @@ impl Values<'_> {
     fn of(&mut self, name: &str) -> Vec<u8> {
         let random = &mut *self.random;
         match name {
-            // Each type has names of its own, or most commands would meet the wrong type.
+            // Each type has its own key names. Otherwise most commands would meet the wrong type.
             "key" if random.one_in(12) => self.of("list"),
             "list" if random.one_in(20) => b"k:1".to_vec(),
             "list" => format!("l:{}", random.below(KEYS / 2)).into_bytes(),
@@ -448,13 +448,13 @@ impl Values<'_> {
             "key" if random.one_in(12) => self.of("zset"),
             "zset" if random.one_in(20) => b"k:1".to_vec(),
             "zset" => format!("z:{}", random.below(KEYS / 2)).into_bytes(),
-            // What a range of members is means something only if all scores are equal.
+            // A range of members is only meaningful if all scores are equal.
             "lex" => format!("x:{}", random.below(3)).into_bytes(),
             "member" => self.member(),
             "geo" if random.one_in(20) => b"k:1".to_vec(),
             "geo" => format!("g:{}", random.below(3)).into_bytes(),
             "place" => format!("p{}", random.below(12)).into_bytes(),
-            // No two places are equally far from a third one: which is nearer is left open then.
+            // No two positions are equally far from a third one: the order of equal distances is undefined.
             "position" if random.one_in(40) => random.pick(&["86", "-181", "x"]).into(),
             "position" => format!("{:.9}", random.below(1 << 40) as f64 / 1e10 - 50.0).into_bytes(),
             "degrees" if random.one_in(3) => random.pick(&DEGREES).into(),
@@ -492,7 +492,7 @@ impl Values<'_> {
             }
             "key" => format!("k:{}", random.below(KEYS)).into_bytes(),
             "value" => self.value(),
-            // Mostly of one type, so that commands meet what they are for.
+            // Mostly of one type, so that commands meet their own type.
             "hash" | "set" if random.one_in(25) => self.of("key"),
             "hash" => format!("h:{}", random.below(TYPED_KEYS)).into_bytes(),
             "set" => format!("s:{}", random.below(TYPED_KEYS)).into_bytes(),
@@ -533,7 +533,7 @@ impl Values<'_> {
         let random = &mut *self.random;
         match random.below(12) {
             0..3 => random.pick(&INTS).into(),
-            // Not the smallest of them, which SORT refuses, and sometimes what it looks at afterwards.
+            // Not the smallest number, which SORT refuses, and sometimes a number that it checks afterwards.
             3 => random.pick(&FLOATS[1..]).into(),
             4 => random.pick(&EDGES).into(),
             5 => random.next_u64().to_string().into_bytes(),
@@ -542,7 +542,7 @@ impl Values<'_> {
                 random.bytes(len)
             }
             7 => {
-                // Around the length from which Redis stores a string apart.
+                // Around the length from which Redis stores a string in a separate allocation.
                 let len = 40 + random.below(10);
                 vec![b'a' + random.below(3) as u8; len]
             }
@@ -557,7 +557,7 @@ impl Values<'_> {
         }
     }
 
-    /// One of a few, so that searches find it, or any value.
+    /// Returns one of a few elements, so that searches find it, or any value.
     fn element(&mut self) -> Vec<u8> {
         match self.random.below(12) {
             0..8 => self.random.pick(&["a", "b", "c", "0", "1", "-1", "10", "300"]).into(),
@@ -566,7 +566,7 @@ impl Values<'_> {
         }
     }
 
-    /// One of some that meet each other, few enough for sets of both encodings, or any value.
+    /// Returns one of a few members that meet each other, few enough for sets of both encodings, or any value.
     fn member(&mut self) -> Vec<u8> {
         match self.random.below(20) {
             0 => self.value(),
@@ -575,13 +575,13 @@ impl Values<'_> {
         }
     }
 
-    /// An end of a range: something to begin with and a value.
+    /// Returns an end of a range: a prefix and a value.
     fn end(&mut self, begins: &[&str], name: &str) -> Vec<u8> {
         let begin = self.random.pick(begins).as_bytes().to_vec();
         [begin, self.of(name)].concat()
     }
 
-    /// An identity above most of those before it.
+    /// Returns an identity above most of the earlier ones.
     fn new_id(&mut self) -> Vec<u8> {
         *self.entries += 1;
         let ms = *self.entries / 4;
@@ -592,7 +592,7 @@ impl Values<'_> {
         }
     }
 
-    /// An identity that an entry may have.
+    /// Returns an identity that an entry may have.
     fn entry_id(&mut self) -> Vec<u8> {
         let random = &mut *self.random;
         if random.one_in(20) {
@@ -605,8 +605,8 @@ impl Values<'_> {
         format!("{ms}-{}", random.below(4)).into_bytes()
     }
 
-    /// A time to live that is over, or lasts for days. No two of the latter are within a thousand
-    /// seconds, so that GT and LT decide alike although the clocks of the servers are not the same.
+    /// Returns a time to live that has passed, or lasts for days. No two of the latter are within a thousand seconds,
+    /// so that GT and LT have equal results although the servers' clocks differ.
     fn time(&mut self, per_second: i64) -> Vec<u8> {
         if self.random.one_in(8) {
             let edges =
@@ -619,7 +619,7 @@ impl Values<'_> {
         ((100_000 + step * 1_000) * per_second).to_string().into_bytes()
     }
 
-    /// A point in time, in the past or in the far future.
+    /// Returns a point in time, in the past or in the far future.
     fn deadline(&mut self, per_second: i64) -> Vec<u8> {
         match self.random.below(8) {
             0 => self
@@ -644,11 +644,10 @@ impl Values<'_> {
     }
 }
 
-/// Whether the outcome depends on when the call is executed. A mistake may have made a short time
-/// to live of a value; and a time in the past, which SET accepts, leaves a key that Redis counts
-/// until it comes across it.
+/// Returns true if the outcome depends on the time of execution. A mistake may have turned a value into a short time
+/// to live. SET also accepts a time in the past, and then leaves a key that Redis counts until it accesses it.
 fn depends_on_the_clock(call: &Call) -> bool {
-    /// Seconds that no run takes, and those of a point in time that none reaches.
+    /// Seconds longer than any run, and a point in time that no run reaches.
     const FAR: i64 = 50_000;
     const FAR_FUTURE: i64 = 20_000_000_000;
     let is_between = |n: usize, end: i64| {
@@ -673,7 +672,7 @@ fn depends_on_the_clock(call: &Call) -> bool {
     }
 }
 
-/// Whether the client might wait longer than for a moment.
+/// Returns true if the client might wait longer than a moment.
 fn waits_for_long(call: &Call) -> bool {
     const MOMENT_S: f64 = 0.01;
     let name = call[0].to_ascii_uppercase();
@@ -693,8 +692,8 @@ fn waits_for_long(call: &Call) -> bool {
     }
 }
 
-/// Whether a mistake gives a set of equal scores another one. In such a set Redis itself finds this or
-/// that range of members, as chance has made its lists.
+/// Returns true if a mistake gives a set of equal scores a different score. For such a set the result of Redis itself
+/// for this range of members depends on the random levels of its skip list.
 fn mixes_scores(call: &Call) -> bool {
     let names_lex = call.iter().skip(1).any(|arg| arg.starts_with(b"x:"));
     let is = |name: &str| call[0].eq_ignore_ascii_case(name.as_bytes());
@@ -702,21 +701,21 @@ fn mixes_scores(call: &Call) -> bool {
         let is_number = |text: &str| text.parse::<f64>().is_ok() || text.starts_with("0x");
         std::str::from_utf8(arg).is_ok_and(|text| is_number(text) && text != "0")
     };
-    // A mistake may also have exchanged where members come from and where they go.
+    // A mistake may also have swapped source and destination.
     let is_stored = call.get(1).is_some_and(|arg| arg.starts_with(b"x:")) && is("zrangestore");
     is_stored || names_lex && is("zadd") && call.iter().skip(2).step_by(2).any(is_score)
 }
 
-/// A call, and before a SORT one that changes nothing. Redis looks at `errno` after each number that SORT
-/// reads, but does not clear it; so a number out of range in an earlier command makes it fail.
+/// Returns a call, and before a SORT a call that changes nothing. Redis checks `errno` after each number that SORT
+/// reads, but does not clear it. So a number out of range in an earlier command makes it fail.
 fn with_a_clean_start(call: Call) -> impl Iterator<Item = Call> {
     let is_sort = [&b"sort"[..], b"sort_ro"].iter().any(|it| call[0].eq_ignore_ascii_case(it));
     let clearing = || ["ZADD", "x:none", "XX", "1", "m"].map(|word| word.into()).to_vec();
     is_sort.then(clearing).into_iter().chain([call])
 }
 
-/// Whether this is a SORT of what may be a sorted set, or makes the list of a later one such a key. Redis
-/// gives sorted sets that it has sorted another encoding; a scenario sorts copies of them.
+/// Returns true for a SORT of a possible sorted set, or one that makes the list of a later SORT such a key. Redis
+/// changes the encoding of sorted sets that it has sorted; a scenario sorts copies of them.
 fn may_sort_scores(call: &Call) -> bool {
     let is_list = |n: usize| call.get(n).is_some_and(|key| key.starts_with(b"l:"));
     match call[0].to_ascii_uppercase().as_slice() {
@@ -726,25 +725,25 @@ fn may_sort_scores(call: &Call) -> bool {
     }
 }
 
-/// Whether the servers would not hold the same afterwards: SPOP that leaves some members.
+/// Returns true if the servers would differ afterwards: SPOP that leaves some members.
 fn changes_by_chance(call: &Call) -> bool {
     let count = call.get(2).and_then(|arg| std::str::from_utf8(arg).ok()?.parse::<i64>().ok());
     let is_some_count = |count: i64| (1..1000).contains(&count);
     call[0].eq_ignore_ascii_case(b"spop") && (call.len() == 2 || count.is_some_and(is_some_count))
 }
 
-/// Whether as many entries of a stream go as fit the blocks in which it is stored.
+/// Returns true if the trimming of a stream depends on the blocks in which it is stored.
 fn trims_about(call: &Call) -> bool {
     let name = call[0].to_ascii_uppercase();
     matches!(&*name, b"XADD" | b"XTRIM") && call.iter().any(|arg| arg == b"~")
 }
 
-/// Whether a size in bytes is set to an empty text, which is 0 in Redis.
+/// Returns true if a size in bytes is set to an empty text, which is 0 in Redis.
 fn configures_nothing(call: &Call) -> bool {
     call[0].eq_ignore_ascii_case(b"config") && call.iter().any(Vec::is_empty)
 }
 
-/// Whether a pattern of SORT has its star behind a zero byte, where Redis does not look for it.
+/// Returns true if a SORT pattern has its star after a zero byte, where Redis does not look for it.
 fn hides_a_star(call: &Call) -> bool {
     let hides = |arg: &Vec<u8>| {
         let zero = arg.iter().position(|byte| *byte == 0);
@@ -754,7 +753,7 @@ fn hides_a_star(call: &Call) -> bool {
     matches!(&*name, b"SORT" | b"SORT_RO") && call.iter().any(hides)
 }
 
-/// Whether the reply would have as many elements as a client liked to say, or the value as many bytes.
+/// Returns true if the client's number would make the reply or the value too large.
 fn asks_for_too_much(call: &Call) -> bool {
     const DRAWS_MAX: i64 = 200;
     const BITS: std::ops::Range<u64> = 1 << 20..1 << 32;
@@ -774,28 +773,28 @@ fn asks_for_too_much(call: &Call) -> bool {
     }
 }
 
-/// Whether Redis 7.2, which Tierce follows, answers otherwise than 7.0, which Debian has.
+/// Returns true if Redis 7.2, which Tierce follows, replies differently than 7.0, which Debian has.
 fn changed_after_7_0(call: &Call) -> bool {
     let is = |n: usize, word: &str| {
         call.get(n).is_some_and(|arg| arg.eq_ignore_ascii_case(word.as_bytes()))
     };
-    // 7.0 does one option after the other, until it finds fault with one; 7.2 does all or nothing.
+    // 7.0 executes one option after the other until one is invalid; 7.2 executes all or none.
     let one_option = (is(2, "setname") && call.len() == 4) || (is(2, "auth") && call.len() == 5);
     let options = (2..call.len()).any(|n| is(n, "setname") || is(n, "auth"));
-    // 7.2 knows an option here.
+    // 7.2 has an additional option here.
     let ranks = (is(0, "zrank") || is(0, "zrevrank")) && call.len() > 3;
-    // 7.2 accepts calls without arguments, as far as the command itself does.
+    // 7.2 accepts calls without arguments if the command itself does.
     let keys = is(1, "getkeys") || is(1, "getkeysandflags");
-    // 7.2 refuses the smallest number here, which has no opposite.
+    // 7.2 refuses the smallest number here, because it cannot be negated.
     let smallest = (2..call.len()).any(|n| is(n, "-9223372036854775808"));
     let is_refused = smallest && (is(0, "lrem") || is(0, "lpos"));
-    // The text about identities that are missing, and whether the key is looked at before the arguments.
+    // Error text for missing identities, and the order of checking the key and the arguments.
     let streams = (1..call.len()).find(|n| is(*n, "streams")).map_or(0, |n| call.len() - n - 1);
     let is_unbalanced = (is(0, "xread") || is(0, "xreadgroup")) && streams % 2 == 1;
     let bits = is(0, "bitcount") || is(0, "bitpos");
     let is_misused = (is(0, "bitcount") && call.len() == 3)
         || bits && !is_good_range(&call[if is(0, "bitpos") { 3 } else { 2 }.min(call.len())..]);
-    // Far below a field's range Redis takes a value for one above it: an overflow of its own.
+    // Redis takes a value far below a field's range for one above it, because of an internal overflow.
     let is_too_low = is(0, "bitfield") && (2..call.len()).any(|n| is(n, "-9223372036854775808"));
     is_refused
         || ranks
@@ -806,7 +805,7 @@ fn changed_after_7_0(call: &Call) -> bool {
         || (is(0, "command") && keys && call.len() < 4)
 }
 
-/// Whether these are positions of a range of bytes or bits.
+/// Returns true if these are positions of a range of bytes or bits.
 fn is_good_range(positions: &[Vec<u8>]) -> bool {
     let is_number = |arg: &Vec<u8>| {
         std::str::from_utf8(arg)

@@ -1,6 +1,6 @@
 //! Commands on streams.
 
-/// Templates as those of `stream`, with their weights.
+/// Templates with their weights, as in `stream`.
 pub(super) const TEMPLATES: &[(usize, &str)] = &[
     (40, "XADD {stream} [NOMKSTREAM] {new-id} {entry-field} {value} [{entry-field} {value}]"),
     (4, "XADD {stream} (MAXLEN | MINID) [=] {entry-id} {new-id} {entry-field} {value}"),
@@ -41,7 +41,7 @@ pub(super) const TEMPLATES: &[(usize, &str)] = &[
     (3, "XINFO (STREAM | GROUPS) {stream}"),
     (1, "XINFO CONSUMERS {stream} {group}"),
     (1, "XINFO STREAM {stream} FULL [COUNT {few}]"),
-    // A stream without deletions, whose groups are known to be told right; see `WHOLE_STREAM`.
+    // A stream without deletions, whose groups are reported correctly; see `WHOLE_STREAM`.
     (12, "XADD w:0 {new-id} {entry-field} {value}"),
     (10, "XREADGROUP GROUP {group} {consumer} [COUNT {few}] [NOACK] STREAMS w:0 (> | > | 0)"),
     (3, "XGROUP CREATE w:0 {group} ({entry-id} | $ | 0) [MKSTREAM]"),

@@ -1,4 +1,4 @@
-//! Clients that track keys while others change them: both servers have to tell the same clients of the same keys.
+//! Clients that track keys while others change them: both servers have to send the same invalidations to each client.
 
 use std::collections::BTreeSet;
 
@@ -7,16 +7,16 @@ use tierce_harness::{Connection, Reply, words};
 use super::messages::SUBSCRIBERS;
 use super::run::{CONNECTIONS, DifferentialRun, Outcome, Side, WAITERS, differ};
 
-/// Steps of one scenario.
+/// Number of steps of one scenario.
 const STEPS: usize = 25;
 
-/// The name of each client, and what listeners get back.
+/// Name of each client, and the text that listeners get back.
 const MARK: &str = "mark";
 
 const KEYS: &[&str] = &["t:1", "t:2", "t:12", "u:1", "v"];
 const PREFIXES: &[&str] = &["", "t:", "t:1", "u", "v", "w"];
 
-/// What those do that track keys.
+/// Commands of clients that track keys.
 const BY_TRACKERS: &[&str] = &[
     "CLIENT TRACKING ON",
     "CLIENT TRACKING ON NOLOOP",
@@ -43,7 +43,7 @@ const BY_TRACKERS: &[&str] = &[
     "SET {key} own",
 ];
 
-/// The same with a client that is told in their place.
+/// Commands of clients that track keys for another client to be told.
 const WITH_REDIRECT: &[&str] = &[
     "CLIENT TRACKING ON REDIRECT {listener}",
     "CLIENT TRACKING ON BCAST REDIRECT {listener}",
@@ -51,7 +51,7 @@ const WITH_REDIRECT: &[&str] = &[
     "CLIENT GETREDIR",
 ];
 
-/// What others do.
+/// Commands of other clients.
 const BY_OTHERS: &[&str] = &[
     "SET {key} value",
     "SET {key} value",
@@ -69,15 +69,15 @@ const BY_OTHERS: &[&str] = &[
     "GET {key}",
 ];
 
-/// What tells all clients of all keys. Redis writes that for the connection that tracks, in whose version of the
-/// protocol, which is not always that of the connection that is told.
+/// Commands that tell all clients about all keys. Redis encodes that message in the protocol version of the tracking
+/// connection. The connection that is told may have another version.
 const WITHOUT_REDIRECT: &[&str] = &["FLUSHDB", "FLUSHALL"];
 
 impl DifferentialRun {
-    /// The clients of RESP3 track, and those of RESP2 listen for them. After each step all show what they have got.
+    /// The clients of RESP3 track, and those of RESP2 listen for them. After each step, all messages are compared.
     pub(super) fn track_keys(&mut self) -> Outcome {
         self.audit_call("SELECT 0")?;
-        // What was read in scenarios before is forgotten: SWAPDB came between, which is not the same.
+        // Forgets the keys read in earlier scenarios: SWAPDB may have come in between, and differs.
         for key in KEYS {
             self.audit_call(&format!("SET {key} value"))?;
         }
@@ -113,7 +113,7 @@ impl DifferentialRun {
                 if !line.starts_with("CLIENT") {
                     return shown;
                 }
-                // Numbers of clients are not the same.
+                // The ids of clients differ.
                 ids.iter().fold(shown, |shown, id| shown.replace(&format!(":{id}"), ":id"))
             });
             if tested != reference {
@@ -124,7 +124,7 @@ impl DifferentialRun {
         Ok(())
     }
 
-    /// The numbers of all connections of both servers.
+    /// Returns the ids of all connections to both servers.
     fn begin_to_listen(&mut self) -> [Vec<i64>; 2] {
         [&mut self.tested, &mut self.reference].map(|side| {
             let mut ids = Vec::new();
@@ -154,15 +154,15 @@ impl DifferentialRun {
     }
 }
 
-/// What each client has got, without an order: the servers have different ones for keys that change together. A
-/// connection that redirects does so at its next turn, so all of them are asked twice.
+/// Returns the messages of each client without order: keys that change together have a different order on each
+/// server. A connection that redirects does so at its next turn, so all of them are asked twice.
 fn told(side: &mut Side) -> Vec<BTreeSet<String>> {
     let mut all = vec![BTreeSet::new(); side.subscribers.len()];
     for _ in 0..2 {
         for (n, c) in side.subscribers.iter_mut().enumerate() {
             match n % 2 {
                 0 => c.request(&["PING", MARK]),
-                // CLIENT CACHING holds until a command that is none of CLIENT.
+                // CLIENT CACHING applies until the next command other than CLIENT.
                 _ => c.request(&["CLIENT", "GETNAME"]),
             }
             all[n].extend(received(c));

@@ -1,16 +1,16 @@
-//! Transactions among the random commands: some neighbours of a pipeline, between MULTI and EXEC or DISCARD.
+//! Transactions among the random commands: some neighbours in a pipeline, between MULTI and EXEC or DISCARD.
 
 use tierce_harness::{Random, Reply};
 
 use super::stream::Call;
 
-/// Commands in a transaction. Few, since one mistake is enough to abort all of them.
+/// Maximum number of commands in a transaction. Few, because one mistake aborts all of them.
 const COMMANDS_MAX: usize = 8;
 
-/// The reply to a command that is kept for EXEC.
+/// The reply to a command that is queued for EXEC.
 pub(super) const QUEUED: &[u8] = b"+QUEUED\r\n";
 
-/// Where a transaction stands in a pipeline: the indexes of MULTI and of what ends it.
+/// Position of a transaction in a pipeline: the indexes of MULTI and of the command that ends it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Transaction {
     begin: usize,
@@ -18,7 +18,7 @@ pub(super) struct Transaction {
 }
 
 impl Transaction {
-    /// Makes some commands of a pipeline one.
+    /// Makes a transaction of some commands of a pipeline.
     pub(super) fn among(calls: &mut Vec<Call>, random: &mut Random) -> Self {
         let begin = random.below(calls.len());
         let len = 1 + random.below(COMMANDS_MAX.min(calls.len() - begin));
@@ -29,8 +29,8 @@ impl Transaction {
         Self { begin, end }
     }
 
-    /// Puts the replies that EXEC has brought in the places of those that said QUEUED, so that each stands where
-    /// its command does. What remains in the place of EXEC's is their number.
+    /// Replaces each QUEUED reply by the command's reply from EXEC, so that each is at the index of its command. The
+    /// reply of EXEC becomes the number of replies.
     pub(super) fn spread(self, replies: &mut [Vec<u8>]) {
         let Some((queued, exec)) = replies
             .get_mut(self.begin + 1..=self.end)

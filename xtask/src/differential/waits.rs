@@ -1,7 +1,7 @@
-//! Commands that wait for keys.
+//! Blocking commands.
 
-/// For pipelines: with something there, or with a timeout that comes at once. Templates as those of
-/// `stream`, with their weights. Since 7.2 scripts may use them, so that COMMAND INFO is left out.
+/// For pipelines: keys with elements, or a timeout that ends at once. Templates with their weights, as in `stream`.
+/// Since 7.2 scripts may call these commands, so COMMAND INFO is left out.
 pub(super) const TEMPLATES: &[(usize, &str)] = &[
     (3, "BLPOP {list} [{list}] {timeout}"),
     (3, "BRPOP {list} [{list}] {timeout}"),
@@ -22,9 +22,9 @@ pub(super) const TEMPLATES: &[(usize, &str)] = &[
     ),
 ];
 
-/// For clients that wait until they are served or called off. What they move goes to a list that no client
-/// waits for: who waits for several keys is served with the one that was changed in 7.0, since 7.2 with the
-/// first that has something.
+/// For clients that wait until they are served or unblocked. Moved elements go to a list that no client waits for: a
+/// client that waits for several keys is served with the changed one in 7.0, and since 7.2 with the first that has an
+/// element.
 pub(super) const WAITING: &[(usize, &str)] = &[
     (4, "BLPOP {list} [{list}] [{list}] 0"),
     (4, "BRPOP {list} [{list}] [{list}] 0"),
@@ -39,7 +39,7 @@ pub(super) const WAITING: &[(usize, &str)] = &[
     (6, "XREADGROUP GROUP {group} {consumer} [COUNT {few}] BLOCK 0 [NOACK] STREAMS {stream} >"),
 ];
 
-/// For the others meanwhile.
+/// For the other clients meanwhile.
 pub(super) const FEEDING: &[(usize, &str)] = &[
     (4, "DEL {list}"),
     (4, "DEL {zset}"),

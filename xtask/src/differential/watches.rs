@@ -5,18 +5,18 @@ use tierce_harness::Connection;
 use super::run::{CONNECTIONS, DifferentialRun, Outcome, Side, WAITERS, differ};
 use super::stream::{Call, DATABASES};
 
-/// Commands between WATCH and EXEC.
+/// Maximum number of commands between WATCH and EXEC.
 const CALLS_MAX: usize = 3;
 
-/// Commands that concern their connection: the auditor's stays as it is.
+/// Commands that concern their connection. They are skipped, so that the auditor's connection stays as it is.
 const OF_CONNECTIONS: [&str; 5] = ["auth", "client", "hello", "reset", "select"];
 
-/// Commands that may change a watched key on one server alone; see `docs/differences.md`.
+/// Commands that may change a watched key on one server only; see `docs/differences.md`.
 const CHANGES_THAT_DIFFER: [&str; 7] =
     ["XACK", "XCLAIM", "XAUTOCLAIM", "XREADGROUP", "XSETID", "XGROUP", "LTRIM"];
 
 impl DifferentialRun {
-    /// Most keys that are watched are arguments of the commands that follow.
+    /// Most watched keys are arguments of the commands that follow.
     pub(super) fn watch(&mut self) -> Outcome {
         let db = self.random.below(DATABASES);
         self.audit_call(&format!("SELECT {db}"))?;
@@ -66,7 +66,7 @@ fn is_one_of(call: &Call, names: &[&str]) -> bool {
     names.iter().any(|name| call[0].eq_ignore_ascii_case(name.as_bytes()))
 }
 
-/// What EXEC says after all.
+/// Returns the final reply of EXEC.
 fn exec(connection: &mut Connection) -> String {
     connection.check("MULTI", "+OK");
     connection.check("PING", "+QUEUED");

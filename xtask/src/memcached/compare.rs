@@ -1,10 +1,10 @@
-//! How replies are compared: byte for byte, but for versions, which each server makes on its own, and
-//! times to live, as the clocks of the two tick at different moments.
+//! Comparison of replies: byte for byte, except for versions, which each server makes on its own, and times to live,
+//! because the clocks of the two tick at different moments.
 
 /// Times to live in the stream are zero, over, or longer than this.
 const SECONDS_LONG: u64 = 10_000;
 
-/// Lines without what may differ.
+/// Returns lines without the parts that may differ.
 pub(super) fn masked(answer: &[u8]) -> String {
     let text = String::from_utf8_lossy(answer);
     let mut masked = String::new();
@@ -28,7 +28,7 @@ pub(super) fn masked(answer: &[u8]) -> String {
     masked
 }
 
-/// The number behind the letter of a flag.
+/// Returns the number after the letter of a flag.
 fn number(word: &str) -> Option<u64> {
     word.get(1..)?.parse().ok()
 }
@@ -45,7 +45,7 @@ pub(super) struct Frame<'a> {
     body: &'a [u8],
 }
 
-/// All frames of an answer, if it ends with one.
+/// Returns all frames of an answer, if it ends with a complete one.
 pub(super) fn frames(answer: &[u8]) -> Option<Vec<Frame<'_>>> {
     let (mut frames, mut rest) = (Vec::new(), answer);
     while !rest.is_empty() {
@@ -66,7 +66,7 @@ pub(super) fn frames(answer: &[u8]) -> Option<Vec<Frame<'_>>> {
     Some(frames)
 }
 
-/// Whether two answers are the same but for versions.
+/// Compares two answers except for versions.
 pub(super) fn same_frames(tested: &[u8], reference: &[u8]) -> Result<(), String> {
     let (a, b) = (frames(tested).unwrap_or_default(), frames(reference).unwrap_or_default());
     let different = a.iter().zip(&b).find(|(a, b)| a != b);

@@ -1,10 +1,10 @@
-//! What random streams seldom hit, on a connection of its own for each: malformed lines, commands for
-//! operators, statistics, authentication that was not asked for, other protocols. Both servers have to answer
-//! the same bytes. Where they differ on purpose nothing stands here; see `docs/differences.md`.
+//! Cases that random streams rarely hit, each on its own connection: malformed lines, commands for operators,
+//! statistics, authentication that was not asked for, other protocols. Both servers have to answer equal bytes.
+//! Intended differences are left out; see `docs/differences.md`.
 
 use super::stream::frame;
 
-/// Lines of text and meta. The key `k` is absent at the beginning of each.
+/// Lines of text and meta commands. The key `k` is absent at the start of each.
 const LINES: &[&str] = &[
     // Malformed.
     "\r\n",
@@ -83,7 +83,7 @@ const LINES: &[&str] = &[
     "*1\r\n$4\r\nPING\r\n",
 ];
 
-/// All lines, and some that are too long to be written out.
+/// Returns all lines, and some that are too long to be written out.
 pub(super) fn lines() -> Vec<String> {
     let mut lines: Vec<String> = LINES.iter().map(|line| (*line).to_owned()).collect();
     lines.extend([
@@ -100,7 +100,7 @@ pub(super) fn lines() -> Vec<String> {
     lines
 }
 
-/// Frames, each followed by a no-operation that is answered if the connection goes on.
+/// Returns frames, each followed by a no-operation, which is answered if the connection goes on.
 pub(super) fn frames() -> Vec<Vec<u8>> {
     let mut all = Vec::new();
     let mut add = |request: Vec<u8>| all.push([request, frame(0x0a, 7, b"", b"", b"")].concat());
@@ -108,11 +108,11 @@ pub(super) fn frames() -> Vec<Vec<u8>> {
     add(frame(0x20, 1, b"", b"", b""));
     add(frame(0x21, 1, b"", b"PLAIN", b"\0user\0password"));
     add(frame(0x22, 1, b"", b"PLAIN", b"\0user\0password"));
-    // Parts of other lengths than those of the command.
+    // Parts whose lengths do not fit the command.
     for opcode in (0x00..=0x1a).chain(0x1c..=0x1e).filter(|opcode| *opcode != 0x10) {
         for extras_len in [0, 4, 8, 20] {
             for (key, value) in [(&b""[..], &b""[..]), (b"", b"v"), (b"k", b""), (b"k", b"1")] {
-                // Memcached loses its place behind a touch with a value.
+                // Memcached loses its position after a touch with a value.
                 if opcode < 0x1c || value.is_empty() {
                     add(frame(opcode, 1, &vec![0; extras_len], key, value));
                 }
@@ -128,7 +128,7 @@ pub(super) fn frames() -> Vec<Vec<u8>> {
     {
         add(frame(0x10, 1, b"", what.as_bytes(), b""));
     }
-    // Times without sign, and versions of what is absent.
+    // Times without a sign, and versions of absent keys.
     let store = |opcode, expiry: [u8; 4]| frame(opcode, 1, &[[0; 4], expiry].concat(), b"k", b"1");
     add([store(0x01, [0xff; 4]), frame(0x00, 2, b"", b"k", b"")].concat());
     let mut with_version = store(0x02, [0; 4]);
@@ -141,7 +141,7 @@ pub(super) fn frames() -> Vec<Vec<u8>> {
     all
 }
 
-/// Flags that may be beside each other, by command.
+/// Flags that may be combined, by command.
 const FLAGS: [(&str, &[&str]); 4] = [
     ("mg", &["v", "k", "s", "t", "f", "q", "u", "Oab", "N100000", "R200000", "T100000", "c"]),
     ("ms", &["k", "c", "q", "Oab", "F7", "T100000", "I", "ME", "MA", "MR", "C9000000000000000000"]),
@@ -149,8 +149,8 @@ const FLAGS: [(&str, &[&str]); 4] = [
     ("ma", &["N0", "J6000000000", "D7", "MD", "t", "c", "v", "k", "Oab", "T100000"]),
 ];
 
-/// Every command of meta with every one, two and three of its flags, on a key that is absent, one that is
-/// there and one that is out of date; a pipeline for each command.
+/// Returns every meta command with every one, two and three of its flags, on an absent key, an existing one and a
+/// stale one; one pipeline for each command.
 pub(super) fn combinations() -> Vec<String> {
     FLAGS.iter().map(|(verb, flags)| pipeline(verb, flags)).collect()
 }
@@ -160,14 +160,14 @@ fn pipeline(verb: &str, flags: &[&str]) -> String {
     for (at, one) in flags.iter().enumerate() {
         chosen.push((*one).to_owned());
         for (after, two) in flags.iter().enumerate().skip(at + 1) {
-            // What is told depends on what stands first.
+            // The output depends on the order of the flags.
             chosen.extend([format!("{one} {two}"), format!("{two} {one}")]);
             chosen.extend(flags[after + 1..].iter().map(|three| format!("{one} {two} {three}")));
         }
     }
     let mut lines = String::new();
     for (number, flags) in chosen.iter().enumerate() {
-        // A number may not be marked: see the random stream.
+        // A number must not be marked; see the random stream.
         let states = if verb == "ma" { 2 } else { 3 };
         for state in 0..states {
             let key = format!("{verb}{state}-{number}");

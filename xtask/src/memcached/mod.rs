@@ -1,15 +1,14 @@
-//! The same random commands of memcached's protocols to Tierce and to memcached, and a comparison of
-//! the replies.
+//! Sends the same random commands of memcached's protocols to Tierce and to memcached, and compares the replies.
 //!
-//! Text, meta and binary requests go over connections of their own, in pipelines of random depth, to
-//! the same few keys. Each server is asked for its own versions, so that stores by version succeed
-//! and fail on both sides alike. What may differ is left out of the stream or masked, see
-//! [`compare`]; the reasons are in `docs/differences.md`.
+//! Text, meta and binary requests use their own connections, in pipelines of random depth, with the same few keys.
+//! Each server is asked for its own versions, so that stores by version succeed and fail on both servers alike.
+//! Permitted differences are left out of the stream or masked, see [`compare`]; the reasons are in
+//! `docs/differences.md`.
 //!
-//! Before that, what a random stream seldom hits is compared case by case ([`examples`]), and in between
-//! the counters of both.
+//! Before that, cases that a random stream rarely hits are compared one by one ([`examples`]). The counters of both
+//! servers are compared at intervals.
 //!
-//! The seed is all that is random: the same seed repeats a run.
+//! Only the seed is random: an equal seed repeats a run.
 
 mod compare;
 mod examples;
@@ -25,15 +24,15 @@ use tierce_harness::{Launch, PATIENCE, Server, free_port};
 
 use self::stream::{KEYS, Stream};
 
-/// Requests in a pipeline.
+/// Maximum number of requests in a pipeline.
 const DEPTH_MAX: usize = 30;
-/// Connections for text and meta, and for binary requests, each.
+/// Number of connections for text and meta requests, and for binary requests, each.
 const CONNECTIONS: usize = 2;
-/// Pipelines between two looks at all values.
+/// Number of pipelines between two comparisons of all values.
 const PIPELINES_BETWEEN_AUDITS: usize = 100;
 
-/// Counters that do not depend on when a server gets round to something. (Memcached counts a number that
-/// changes as a new item if a reader holds the old one.)
+/// Counters that do not depend on the timing of background work. (Memcached counts a number that changes as a new
+/// item if a reader holds the old one.)
 const COUNTERS: &str = "cmd_get cmd_set cmd_flush cmd_touch cmd_meta get_hits get_misses delete_misses \
                         delete_hits incr_misses incr_hits decr_misses decr_hits cas_misses cas_hits \
                         cas_badval touch_hits touch_misses store_too_large store_no_memory auth_cmds \
@@ -44,13 +43,13 @@ pub(crate) struct Options {
     /// Number of commands.
     #[arg(long, default_value_t = 100_000)]
     commands: usize,
-    /// Repeats the run with this seed. By default each run has another one.
+    /// Seed to repeat a run. By default each run has another one.
     #[arg(long)]
     seed: Option<u64>,
     /// The server to test. By default the release build of this workspace.
     #[arg(long)]
     program: Option<PathBuf>,
-    /// The server that is right.
+    /// The reference server.
     #[arg(long, default_value = "memcached")]
     reference: PathBuf,
 }
@@ -89,14 +88,14 @@ struct Side {
     _server: Running,
 }
 
-/// Ends with its owner.
+/// A server process that ends with its owner.
 #[expect(dead_code, reason = "kept alive, not looked at")]
 enum Running {
     Tierce(Server),
     Memcached(Ended),
 }
 
-/// A child that is killed in the end.
+/// A child process that is killed when dropped.
 struct Ended(Child);
 
 impl Drop for Ended {
@@ -144,18 +143,18 @@ impl Side {
         Ok(Self { lines: all()?, frames: all()?, port, _server: server })
     }
 
-    /// Sends bytes on a connection of their own, and returns everything until its end.
+    /// Sends bytes on a separate connection, and returns everything until its end.
     fn talk(&self, bytes: &[u8]) -> Vec<u8> {
         let mut stream = TcpStream::connect((Ipv4Addr::LOCALHOST, self.port)).expect("a listener");
         stream.set_read_timeout(Some(PATIENCE)).expect("a socket");
-        // A server that refuses what it has read so far may close before it has read everything.
+        // A server that rejects the first bytes may close before it has read everything.
         let sent = stream.write_all(bytes).and_then(|()| stream.shutdown(Shutdown::Write));
         let mut answer = Vec::new();
         let _ = sent.and_then(|()| stream.read_to_end(&mut answer).map(drop));
         answer
     }
 
-    /// What each of [`COUNTERS`] shows.
+    /// Returns the values of [`COUNTERS`].
     fn counters(&mut self) -> Vec<String> {
         let answer = self.exchange_lines(0, b"stats\r\n");
         let answer = String::from_utf8_lossy(&answer).into_owned();
@@ -167,15 +166,15 @@ impl Side {
         answer.lines().filter(is_compared).map(str::to_owned).collect()
     }
 
-    /// Sends lines and reads until the answer to the `mn` behind them.
+    /// Sends lines and reads until the answer to the `mn` after them.
     fn exchange_lines(&mut self, connection: usize, lines: &[u8]) -> Vec<u8> {
         let stream = &mut self.lines[connection];
         stream.write_all(&[lines, b"mn\r\n"].concat()).expect("sent");
-        // Values hold no capital letters.
+        // Values have no capital letters.
         read_until(stream, |answer| answer.ends_with(b"MN\r\n"))
     }
 
-    /// Sends frames and reads until the answer to the no-operation behind them.
+    /// Sends frames and reads until the answer to the no-operation after them.
     fn exchange_frames(&mut self, connection: usize, frames: &[u8]) -> Vec<u8> {
         let stream = &mut self.frames[connection];
         let noop = stream::frame(0x0a, 0, b"", b"", b"");
@@ -185,7 +184,7 @@ impl Side {
         })
     }
 
-    /// The version of a key, as this server has it; 0 if it is absent.
+    /// Returns this server's version of a key; 0 if it is absent.
     fn version(&mut self, key: &str) -> u64 {
         let answer = self.exchange_lines(0, format!("gets {key}\r\n").as_bytes());
         let answer = String::from_utf8_lossy(&answer).into_owned();
@@ -203,7 +202,7 @@ fn differing(tested: &str, reference: &str, sent: &[u8]) -> String {
     )
 }
 
-/// Pipelines of some commands each; no value in them looks like a command.
+/// Splits lines into pipelines of some commands each; no value in them looks like a command.
 fn pieces(lines: &str) -> Vec<String> {
     const LINES: usize = 120;
     let mut pieces = vec![String::new()];
@@ -223,7 +222,7 @@ fn read_until(stream: &mut TcpStream, is_whole: impl Fn(&[u8]) -> bool) -> Vec<u
     while !is_whole(&answer) {
         match stream.read(&mut piece) {
             Ok(len) if len > 0 => answer.extend_from_slice(&piece[..len]),
-            // What has come so far tells more than a panic.
+            // The bytes received so far say more than a panic.
             _ => break,
         }
     }
@@ -231,7 +230,7 @@ fn read_until(stream: &mut TcpStream, is_whole: impl Fn(&[u8]) -> bool) -> Vec<u
 }
 
 impl DifferentialRun {
-    /// What is the same in each run.
+    /// Runs the comparisons that are identical in each run.
     fn examples(&mut self) -> Result<(), String> {
         for lines in examples::lines() {
             self.both(b"flush_all\r\n");
@@ -248,7 +247,7 @@ impl DifferentialRun {
                 .map_err(|what| format!("{what}\n  sent: {}", frames.escape_ascii()))?;
         }
         for lines in examples::combinations() {
-            // Few enough for both sides' sockets to take, as replies are read only afterwards.
+            // Few enough for the sockets of both servers to buffer, because replies are read only afterwards.
             for piece in pieces(&lines) {
                 self.compare_lines(0, &piece, &piece)?;
             }
@@ -261,7 +260,7 @@ impl DifferentialRun {
         (self.tested.talk(bytes), self.reference.talk(bytes))
     }
 
-    /// Both have counted the same.
+    /// Checks that the counters of both servers are equal.
     fn compare_counters(&mut self) -> Result<(), String> {
         let (a, b) = (self.tested.counters(), self.reference.counters());
         let different = a.iter().zip(&b).find(|(a, b)| a != b);
@@ -308,7 +307,7 @@ impl DifferentialRun {
             .map_err(|what| format!("{what}\n  sent: {}", frames.concat().escape_ascii()))
     }
 
-    /// A store by the version that each server has told, or by one that it never had.
+    /// Makes a store by the version that each server has returned, or by one that it never had.
     fn by_version(&mut self) -> Result<(), String> {
         let key = self.stream.key();
         let (a, b) = (self.tested.version(key), self.reference.version(key));

@@ -1,17 +1,17 @@
 //! Random requests of memcached's protocols.
 //!
-//! Numbers have ten digits and change by little: memcached keeps the length of a number that
-//! decreases and fills up with blanks, which need not be imitated.
+//! Numbers have ten digits and change by little. Memcached keeps the length of a number that decreases and pads it
+//! with blanks, and Tierce need not imitate that.
 
 use tierce_harness::Random;
 
-/// All keys. Those that begin with an n hold numbers most of the time, and those with a b are
-/// written in base64 by meta commands, always.
+/// All keys. Those that begin with an n hold numbers most of the time. Meta commands always write those with a b in
+/// base64.
 pub(super) const KEYS: [&str; 9] = ["k0", "k1", "k2", "k3", "n0", "n1", "n2", "b0", "b1"];
 
 const BASE64: [(&str, &str); 2] = [("b0", "YjA="), ("b1", "YjE=")];
 
-/// A version that no value ever has: memcached counts them from 1.
+/// A version that no value ever has: memcached counts versions from 1.
 const NO_VERSION: &str = "9000000000000000000";
 const C_NONE: &str = "C9000000000000000000";
 
@@ -28,7 +28,7 @@ impl Stream {
         from[self.random.below(from.len())]
     }
 
-    /// A key that all commands may use.
+    /// Returns a key that all commands may use.
     pub(super) fn key(&mut self) -> &'static str {
         KEYS[self.random.below(7)]
     }
@@ -57,13 +57,13 @@ impl Stream {
         if self.random.one_in(6) { " noreply" } else { "" }
     }
 
-    /// A text or meta command.
+    /// Returns a text or meta command.
     pub(super) fn line(&mut self) -> String {
         let key = self.key();
         match self.random.below(22) {
             0..=3 => {
                 let names = ["set", "set", "set", "add", "replace", "append", "prepend"];
-                // A number that is put together may begin with a zero.
+                // A number that append and prepend have built may begin with a zero.
                 let names = if key.starts_with('n') { &names[..5] } else { &names };
                 let name = self.pick(names);
                 let (value, flags, exptime) = (self.value(key), self.flags(), self.exptime());
@@ -109,7 +109,7 @@ impl Stream {
         (self.key(), "")
     }
 
-    /// Some of `flags`, each at most once, in random order.
+    /// Returns some of `flags`, each at most once, in random order.
     fn some_flags(&mut self, flags: &[&str]) -> String {
         let mut left = flags.to_vec();
         let mut some = String::new();
@@ -126,7 +126,7 @@ impl Stream {
             "v", "v", "k", "s", "t", "f", "c", "q", "u", "Oxyz", "N100000", "R50000", "R200000",
             "T100000", "T0",
         ]);
-        // In which form a key is told depends on how it was stored.
+        // The form in which a key is returned depends on the way it was stored.
         let flags = if base64.is_empty() { flags } else { flags.replace(" k", "") };
         format!("mg {key}{base64}{}\r\n", once(&unmarked(key, &flags)))
     }
@@ -157,7 +157,7 @@ impl Stream {
         }
     }
 
-    /// A store by `VERSION`, or by one that nothing has.
+    /// Returns a store by `VERSION`, or by a version that no value has.
     pub(super) fn line_by_version(&mut self, key: &str) -> String {
         let value = self.value(key);
         let version = if self.random.one_in(4) { NO_VERSION } else { "VERSION" };
@@ -171,7 +171,7 @@ impl Stream {
         }
     }
 
-    /// A binary request.
+    /// Returns a binary request.
     pub(super) fn frame(&mut self, opaque: u32) -> Vec<u8> {
         let key = self.key();
         let value = self.value(key);
@@ -216,20 +216,20 @@ impl Stream {
     }
 }
 
-/// Flags that leave no marks on a number. Whether memcached changes a number in place, and keeps marks
-/// and a new time to live with it, depends on who is reading the item at this moment.
+/// Removes flags that would mark a number. Memcached may change a number in place, and then keeps marks and a new
+/// time to live with it. That depends on other readers of the item at this moment.
 fn unmarked(key: &str, flags: &str) -> String {
     let letters = if key.starts_with('n') { "INR" } else { "" };
     letters.chars().fold(flags.to_owned(), |flags, letter| without(&flags, letter))
 }
 
-/// Flags but for those of a letter.
+/// Returns the flags without those of a letter.
 fn without(flags: &str, letter: char) -> String {
     let others = flags.split_ascii_whitespace().filter(|flag| !flag.starts_with(letter));
     others.map(|flag| format!(" {flag}")).collect()
 }
 
-/// Flags of which none is there twice.
+/// Returns the flags without duplicates.
 fn once(flags: &str) -> String {
     let mut seen = [false; 128];
     let mut kept = String::new();

@@ -1,23 +1,23 @@
-//! What the servers are filled with.
+//! Contents of the servers.
 
 use tierce_harness::{Connection, Random, encode};
 
-/// Requests in a pipeline.
+/// Number of requests in a pipeline.
 const DEPTH: usize = 200;
 
 const VALUE_LEN: usize = 100;
 
-/// Requests for each key, where keys are written again and again.
+/// Number of requests for each key, if keys are overwritten repeatedly.
 const REQUESTS_PER_KEY: usize = 5;
 
-/// Requests for each collection.
+/// Number of requests for each collection.
 const REQUESTS_PER_COLLECTION: usize = 20;
 
-/// Sends so many requests, the same to every server.
+/// Sends this number of requests, the same to every server.
 ///
 /// # Errors
 ///
-/// When there are no contents of this name.
+/// If there are no contents of this name.
 pub(super) fn send(connection: &mut Connection, name: &str, count: usize) -> Result<(), String> {
     let request = match name {
         "set" => |random: &mut Random, number, _| set(random, number),

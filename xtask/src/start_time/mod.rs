@@ -1,9 +1,9 @@
-//! How long servers take to start with what is in their logs.
+//! Start time of servers with data in their logs.
 //!
-//! Both get the same requests: Tierce keeps its log as it was written, and a second one compacts it;
-//! redis-server rewrites its append-only file, which begins with an RDB preamble then. They are started
-//! by turns, and what counts is the time until DBSIZE is answered, and the processor's time
-//! that the server took until then. The files have just been read, so no disk is measured.
+//! Both servers get the same requests. Tierce keeps its log as it was written, and a second Tierce compacts it.
+//! redis-server rewrites its append-only file, which then begins with an RDB preamble. They are started in turns. The
+//! results are the time until DBSIZE is answered, and the CPU time that the server used until then. The files have
+//! just been read, so no disk is measured.
 
 mod contents;
 mod stopwatch;
@@ -17,13 +17,13 @@ use crate::differential::release_build;
 
 #[derive(clap::Args)]
 pub(crate) struct Options {
-    /// Requests that fill a server.
+    /// Number of requests that fill a server.
     #[arg(long, default_value_t = 5_000_000)]
     requests: usize,
-    /// What they do: set, overwrite, collections.
+    /// Contents of the logs: set, overwrite, collections.
     #[arg(long, value_delimiter = ',', default_value = "set,overwrite,collections")]
     contents: Vec<String>,
-    /// Starts of each server.
+    /// Number of starts of each server.
     #[arg(long, default_value_t = 5)]
     rounds: usize,
     /// The server to test. By default the release build of this workspace.
@@ -34,7 +34,7 @@ pub(crate) struct Options {
     reference: PathBuf,
 }
 
-/// Whether a log is rewritten once everything is in it.
+/// Rewriting of a log after everything is in it.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Log {
     AsWritten,
@@ -103,12 +103,12 @@ fn rewrite(server: &Server) {
             assert!(is("aof_last_bgrewrite_status:ok"), "the log could not be rewritten");
             return;
         }
-        // It takes seconds; polling all the time takes part of the machine.
+        // It takes seconds, and polling all the time would take part of the machine.
         std::thread::sleep(std::time::Duration::from_millis(50));
     }
 }
 
-/// The first of the servers is what the others are compared with.
+/// Prints the results. The first of the servers is the one that the others are compared with.
 fn report(contents: &str, names: &[&str], costs: &[Vec<Cost>]) {
     let median_of = |costs: &[Cost], figure: fn(&Cost) -> f64| {
         let mut figures: Vec<f64> = costs.iter().map(figure).collect();

@@ -1,4 +1,4 @@
-//! One start, timed.
+//! Measures one start.
 
 use std::io::{Read, Write};
 use std::net::TcpStream;
@@ -9,13 +9,13 @@ use std::time::{Duration, Instant};
 
 use tierce_harness::free_port;
 
-/// Time between two questions: short beside a start, and long beside an answer.
+/// Time between two polls: short compared with a start, and long compared with an answer.
 const PAUSE: Duration = Duration::from_millis(5);
 
-/// A server that takes longer than this does not start.
+/// Time limit of a start.
 const PATIENCE: Duration = Duration::from_secs(600);
 
-/// A server to start, and how it keeps everything in its log and rewrites that only when it is told to.
+/// A server to start, with directives that keep everything in its log until a rewrite is requested.
 pub(super) struct Program {
     pub(super) path: PathBuf,
     own_directives: &'static [(&'static str, &'static str)],
@@ -41,14 +41,13 @@ impl Program {
     }
 }
 
-/// What a start took.
+/// Cost of a start.
 pub(super) struct Cost {
     pub(super) seconds: f64,
     pub(super) cpu_seconds: f64,
 }
 
-/// Starts a server with what is in `dir`, and ends it when it is ready. Nothing changes in `dir` but what
-/// a start changes.
+/// Starts a server with the data in `dir`, and ends it when it is ready. Only the start itself changes `dir`.
 pub(super) fn cost_of_start(program: &Program, dir: &Path) -> Cost {
     let port = free_port();
     let mut command = Command::new(&program.path);
@@ -68,7 +67,7 @@ pub(super) fn cost_of_start(program: &Program, dir: &Path) -> Cost {
     Cost { seconds: begun.elapsed().as_secs_f64(), cpu_seconds: cpu_seconds(server.0.id()) }
 }
 
-/// Whether a number of keys is told: while a server loads, it answers LOADING.
+/// Returns true if the server replies with a number of keys. While it loads, it replies LOADING.
 fn is_ready(port: u16) -> bool {
     let Ok(mut stream) = TcpStream::connect(("127.0.0.1", port)) else { return false };
     let mut reply = [0; 1];
@@ -78,7 +77,7 @@ fn is_ready(port: u16) -> bool {
 }
 
 fn cpu_seconds(pid: u32) -> f64 {
-    /// What Linux calls a clock tick here is a hundredth of a second on all machines.
+    /// Number of clock ticks a second. On Linux it is 100 on all machines.
     const TICKS: f64 = 100.0;
     let stat = std::fs::read_to_string(format!("/proc/{pid}/stat")).expect("a running server");
     let fields = stat.rsplit_once(") ").expect("the name").1.split(' ').skip(11).take(2);

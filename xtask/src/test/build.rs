@@ -15,7 +15,7 @@ pub struct Program {
     pub dir: PathBuf,
 }
 
-/// Test programs that take longest, longest first: the others run next to them.
+/// Test programs that take longest, longest first. The others run next to them.
 const LONGEST: [&str; 4] =
     ["tierce/program", "tierce-engine/main", "tierce-cask/main", "tierce-bucket/tierce_bucket"];
 
@@ -39,8 +39,8 @@ pub fn programs(targets: &[&str], only: &[String]) -> Result<Vec<Program>, Strin
     if programs.is_empty() { Err("no test program".to_owned()) } else { Ok(programs) }
 }
 
-/// Cargo without what it has told this program about xtask itself: build scripts that read these variables would run
-/// anew, and all that depends on them be compiled again.
+/// Returns cargo without the variables that it has set for xtask itself. Build scripts that read these variables
+/// would run again, and all their dependents would be compiled again.
 pub fn cargo() -> Command {
     let mut cargo = Command::new("cargo");
     let of_package = |name: &str| {
@@ -54,7 +54,7 @@ pub fn cargo() -> Command {
     cargo
 }
 
-/// The test program that a line of cargo's names.
+/// Returns the test program that a line of cargo's output names.
 fn program(line: &str) -> Option<Program> {
     let message: Value = serde_json::from_str(line).ok()?;
     if message["reason"] != "compiler-artifact" || message["profile"]["test"] != true {
@@ -63,7 +63,7 @@ fn program(line: &str) -> Option<Program> {
     let manifest = PathBuf::from(message["manifest_path"].as_str()?);
     let dir = manifest.parent()?.to_owned();
     let id = message["package_id"].as_str()?;
-    // `path+file:///folder/dash#tierce-dash@0.1.0`, or `path+file:///folder/xtask#0.1.0` if they have one name.
+    // `path+file:///folder/dash#tierce-dash@0.1.0`, or `path+file:///folder/xtask#0.1.0` if both names are equal.
     let package = id.rsplit('#').next()?.split_once('@').map(|(name, _)| name.to_owned());
     let package = package.or_else(|| Some(dir.file_name()?.to_str()?.to_owned()))?;
     let target = message["target"]["name"].as_str()?;

@@ -1,8 +1,9 @@
 //! Runs all tests of the workspace, and each failed one twice more, alone.
 //!
-//! A test that then passes both times depends on luck. It is listed as `flaky` and does not fail the run: the next
-//! change mends its cause. `cargo test --workspace` runs the same programs, one after the other and without a second
-//! look; here the programs share the processors, since most tests of the server wait for most of their time.
+//! A test that then passes both times depends on luck. It is listed as `flaky` and does not fail the run; its cause
+//! should be fixed in the next change. `cargo test --workspace` runs the same programs one after the other and does
+//! not repeat failed tests. Here the programs share the processors, because most tests of the server spend most of
+//! their time waiting.
 
 mod build;
 mod program;
@@ -17,10 +18,10 @@ use self::build::Program;
 pub use self::build::cargo;
 use self::program::Outcome;
 
-/// A failed test runs so often again, alone.
+/// Number of repetitions of a failed test, alone.
 const SECOND_LOOKS: u32 = 2;
 
-/// Programs that run at the same time.
+/// Number of programs that run at the same time.
 const LANES: usize = 2;
 
 /// The folder for the output of each test program.
@@ -36,10 +37,10 @@ pub struct Options {
     /// Threads of each test program
     #[arg(long, default_value_t = 3)]
     threads: usize,
-    /// Run the whole this often
+    /// Number of runs of everything
     #[arg(long, default_value_t = 1)]
     rounds: u32,
-    /// No second look: whatever fails once fails the run
+    /// No repetition: any failure fails the run
     #[arg(long)]
     strict: bool,
     /// Write the flaky tests, with their output, to this file
@@ -95,7 +96,7 @@ pub fn unit_tests(packages: &[String]) -> Result<(), String> {
     if failed.is_empty() { Ok(()) } else { Err("unit tests failed".to_owned()) }
 }
 
-/// Runs all programs, the slowest first, and returns how many tests passed and those that did not.
+/// Runs all programs, the slowest first. Returns the number of passed tests, and the failed ones.
 fn run_all(programs: &[Program], filter: &[String], threads: usize) -> (usize, Vec<Failed>) {
     let queue = Mutex::new(programs.iter().collect::<VecDeque<_>>());
     let results = Mutex::new((0, Vec::new()));

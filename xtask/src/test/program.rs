@@ -1,4 +1,4 @@
-//! Running one test program, and what it says.
+//! Runs one test program and reads its output.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::io::{BufRead, BufReader, PipeReader};
@@ -10,8 +10,8 @@ use tierce_harness::effort;
 
 use super::build::Program;
 
-/// A test says when it has run for 60 s. Tests of the server then end by themselves, at the line where they wait; for
-/// any other the program is ended after this time, times the effort, and says where its threads are.
+/// A test reports when it has run for 60 s. Tests of the server then end on their own, at the line where they wait.
+/// Any other one is killed after this time, times the effort, after the stacks of its threads were printed.
 const PAST_LIMIT: Duration = Duration::from_secs(180);
 
 const LOOK: Duration = Duration::from_secs(1);
@@ -25,19 +25,19 @@ pub struct Outcome {
     pub output: String,
 }
 
-/// One life of a test program.
+/// One run of a test program's process.
 #[derive(Default)]
 struct Life {
     output: String,
     passed: BTreeSet<String>,
     failed: BTreeSet<String>,
     ignored: BTreeSet<String>,
-    /// Those that have said that they run long, and since when.
+    /// Tests that have reported that they run long, with the time of the report.
     long: BTreeMap<String, Instant>,
     hung: Option<String>,
 }
 
-/// Runs the tests that match, in another process if one ends that process, until all have a result.
+/// Runs the matching tests until all have a result. If a test ends the process, another process runs the rest.
 pub fn run(program: &Program, filter: &[String], threads: usize) -> Outcome {
     let all = match list(program, filter) {
         Ok(all) => all,
@@ -54,7 +54,7 @@ pub fn run(program: &Program, filter: &[String], threads: usize) -> Outcome {
             ![&life.passed, &life.failed, &life.ignored].iter().any(|names| names.contains(name))
         });
         if rest.len() == before && life.hung.is_none() {
-            // Not one result: the program itself is at fault.
+            // There is not one result: the program itself is at fault.
             life.failed.extend(std::mem::take(&mut rest));
         }
         if let Some(hung) = life.hung.take() {
@@ -70,12 +70,12 @@ pub fn run(program: &Program, filter: &[String], threads: usize) -> Outcome {
     outcome
 }
 
-/// `true` if a test passes in a process of its own.
+/// Returns `true` if a test passes in its own process.
 pub fn run_alone(program: &Program, test: &str) -> bool {
     live(program, &[test.to_owned()], 1).passed.contains(test)
 }
 
-/// The names of the tests that match.
+/// Returns the names of the matching tests.
 fn list(program: &Program, filter: &[String]) -> Result<Vec<String>, String> {
     let output = command(program)
         .args(["--list", "--format", "terse"])
@@ -92,14 +92,14 @@ fn command(program: &Program) -> Command {
     command
 }
 
-/// Starts the program with these tests and reads what it says until it ends.
+/// Starts the program with these tests and reads its output until it ends.
 fn live(program: &Program, tests: &[String], threads: usize) -> Life {
     let (reader, writer) = std::io::pipe().expect("a pipe");
     let mut command = command(program);
     command.arg("--exact").args(tests).args(["--test-threads", &threads.to_string()]);
     command.stdout(writer.try_clone().expect("a descriptor")).stderr(writer);
     let mut child = command.spawn().expect("a program that was just built");
-    // The writing ends stay open in the command, and the reader would wait for them.
+    // The command keeps the write ends open, and the reader would wait for them.
     drop(command);
     let life = listen(&mut child, reader);
     child.wait().expect("a child");
@@ -155,7 +155,7 @@ impl Life {
     }
 }
 
-/// The stacks of all threads of a process, if there is a debugger.
+/// Returns the stacks of all threads of a process, if there is a debugger.
 fn threads_of(pid: u32) -> String {
     let output = Command::new("gdb")
         .args(["-p", &pid.to_string(), "-batch", "-ex", "thread apply all backtrace 30"])
@@ -166,7 +166,7 @@ fn threads_of(pid: u32) -> String {
     }
 }
 
-/// The output of a failed test, or the end of all output if the program ended under it.
+/// Returns the output of a failed test, or the end of all output if the program ended during it.
 fn said_by(output: &str, test: &str) -> String {
     const END_LEN: usize = 20_000;
     let head = format!("---- {test} stdout ----");

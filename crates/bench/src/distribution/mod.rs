@@ -7,8 +7,8 @@
 //! | `gauss` | a bell around the middle, standard deviation a sixth of the keyspace |
 //! | `sequential` | 0, 1, 2 … and from the start again, across all connections and threads together |
 //!
-//! Hot keys have adjacent numbers on purpose: a store that hashes does not care, and a store that sorts should show
-//! what it makes of them.
+//! Hot keys have adjacent numbers on purpose. A store that hashes is not affected, and a store that sorts should show
+//! how it handles them.
 
 mod zipf;
 
@@ -18,25 +18,25 @@ use std::str::FromStr;
 use crate::random::Random;
 use zipf::Zipf;
 
-/// Skew of a Zipf distribution that is given without one, the customary figure of YCSB.
+/// Default skew of a Zipf distribution, the customary value of YCSB.
 const ZIPF_THETA_DEFAULT: f64 = 0.99;
 
-/// Theta above this puts practically all requests on one key.
+/// Upper bound of theta. A larger one would send practically all requests to one key.
 const ZIPF_THETA_MAX: f64 = 10.0;
 
-/// The shape in which keys are asked for.
+/// Distribution of the requested keys.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(crate) enum Distribution {
-    /// All keys alike.
+    /// Every key equally often.
     Uniform,
-    /// Few keys often, most seldom.
+    /// Few keys often, most rarely.
     Zipf {
-        /// The exponent: 0 is uniform, the higher the more skewed.
+        /// Exponent: 0 is uniform; a higher one is more skewed.
         theta: f64,
     },
     /// A bell around the middle key.
     Gauss,
-    /// One after the other.
+    /// One key after the other.
     Sequential,
 }
 
@@ -73,7 +73,7 @@ impl fmt::Display for Distribution {
     }
 }
 
-/// Draws key numbers. Every worker has its own, with a seed of its own.
+/// Draws key numbers. Every worker has its own picker and seed.
 #[derive(Clone, Debug)]
 pub(crate) struct KeyPicker {
     keyspace: u64,
@@ -90,7 +90,7 @@ enum Shape {
 }
 
 impl KeyPicker {
-    /// A picker of numbers below `keyspace`, which is at least 1.
+    /// Makes a picker of numbers below `keyspace`, which is at least 1.
     pub(crate) fn new(distribution: Distribution, keyspace: u64, seed: u64) -> Self {
         assert!(keyspace > 0, "there must be a key to pick");
         let shape = match distribution {
@@ -102,8 +102,8 @@ impl KeyPicker {
         Self { keyspace, shape, random: Random::new(seed) }
     }
 
-    /// Says which request of the whole run comes next. Only the sequential shape cares: that is
-    /// how several threads visit every key exactly once between them.
+    /// Sets the position of the next request in the whole run. Only the sequential shape uses it, so that several
+    /// threads together visit every key exactly once.
     #[inline]
     pub(crate) fn seek(&mut self, position: u64) {
         if let Shape::Sequential { next } = &mut self.shape {
@@ -111,7 +111,7 @@ impl KeyPicker {
         }
     }
 
-    /// The number of the next key.
+    /// Returns the number of the next key.
     #[inline]
     pub(crate) fn key(&mut self) -> u64 {
         match &mut self.shape {
@@ -126,15 +126,15 @@ impl KeyPicker {
         }
     }
 
-    /// A number below the keyspace, uniform whatever the shape of the keys.
+    /// Returns a number below the keyspace, uniform for any distribution of the keys.
     #[inline]
     pub(crate) fn number(&mut self) -> u64 {
         self.random.below(self.keyspace)
     }
 }
 
-/// A bell by Marsaglia's polar method. What falls outside the keyspace (three standard deviations
-/// away, 0.3 % of all) is drawn again.
+/// Draws from a bell curve by Marsaglia's polar method. Numbers outside the keyspace (three standard deviations away,
+/// 0.3 % of all) are drawn again.
 fn gauss(keyspace: u64, random: &mut Random) -> u64 {
     let middle = keyspace as f64 / 2.0;
     let deviation = keyspace as f64 / 6.0;
@@ -185,7 +185,7 @@ mod tests {
     #[test]
     fn uniform_asks_for_every_key_alike() {
         let counts = counts("uniform", 100);
-        // 2,000 expected, standard deviation 45: six of them on either side.
+        // 2,000 are expected, with standard deviation 45: six of them on either side.
         assert!(counts.iter().all(|count| (1730.0..2270.0).contains(count)), "{counts:?}");
     }
 
@@ -208,7 +208,7 @@ mod tests {
     #[test]
     fn gauss_has_the_shares_of_a_bell() {
         let counts = counts("gauss", 600);
-        // The middle is 300 and the deviation 100; shares are of a bell cut off at 3 deviations.
+        // The middle is 300 and the deviation 100; shares are those of a bell truncated at 3 deviations.
         assert!((share(&counts[200..400]) - 0.6845).abs() < 0.01);
         assert!((share(&counts[100..500]) - 0.9571).abs() < 0.01);
         assert!((share(&counts[..300]) - 0.5).abs() < 0.01);

@@ -1,12 +1,12 @@
 //! Zipf numbers by rejection-inversion.
 //!
-//! The method is that of W. Hörmann and G. Derflinger, "Rejection-inversion to generate variates from monotone
-//! discrete distributions" (ACM TOMACS 6, 1996). Unlike the method of Gray et al. that YCSB uses, it needs no table
-//! and no sum over the keyspace, so a run over ten billion keys starts at once, and it is exact for every exponent,
-//! 1 included.
+//! The method is from W. Hörmann and G. Derflinger, "Rejection-inversion to generate variates from monotone discrete
+//! distributions" (ACM TOMACS 6, 1996). YCSB uses the method of Gray et al. instead. In contrast to that, this one
+//! needs no table and no sum over the keyspace, so a run over ten billion keys starts at once, and it is exact for
+//! every exponent, 1 included.
 //!
 //! The weights k^-theta lie under the curve x^-theta, whose integral can be inverted. We draw a point of that
-//! integral and round it to a rank; where the curve exceeds the bars of the ranks, we reject, a few draws in a
+//! integral and round it to a rank. Where the curve exceeds the bars of the ranks, we reject a few draws in a
 //! hundred.
 
 use crate::random::Random;
@@ -16,11 +16,11 @@ use crate::random::Random;
 pub(super) struct Zipf {
     count: f64,
     theta: f64,
-    /// Integral of the curve up to the left border of the first bar, where that bar is full.
+    /// Integral of the curve up to the left border of the first bar, as if that bar were full.
     area_first: f64,
     /// Integral up to the right border of the last bar.
     area_last: f64,
-    /// A draw this near below its rank needs no look at the curve.
+    /// A draw at most this far below its rank is accepted without computing the curve.
     accept_within: f64,
 }
 
@@ -50,14 +50,14 @@ impl Zipf {
     }
 }
 
-/// Integral of t^-theta for t from 1 to `x`: (x^(1-theta) - 1) / (1 - theta), and ln x at theta 1.
+/// Returns the integral of t^-theta for t from 1 to `x`: (x^(1-theta) - 1) / (1 - theta), and ln x at theta 1.
 fn integral(x: f64, theta: f64) -> f64 {
     let exponent = 1.0 - theta;
     let ln = x.ln();
     ln * expm1_over(exponent * ln)
 }
 
-/// The `x` whose [`integral`] is `area`.
+/// Returns the `x` whose [`integral`] is `area`.
 fn inverse(area: f64, theta: f64) -> f64 {
     let exponent = 1.0 - theta;
     // Rounding can push the argument below the pole of the logarithm at the far left.

@@ -1,7 +1,7 @@
-//! One connection: a batch on its way out, replies on their way in.
+//! One connection: a batch to send, and replies to receive.
 //!
-//! Bytes are sent from the worker's ring and received into the worker's buffer. Only what the socket did not take,
-//! and the beginning of an incomplete reply line, is copied here.
+//! Bytes are sent from the worker's ring and received into the worker's buffer. Only two things are copied here:
+//! bytes that the socket did not take, and the beginning of an incomplete reply line.
 
 use std::collections::VecDeque;
 use std::io::ErrorKind;
@@ -15,16 +15,16 @@ use crate::socket::Socket;
 #[derive(Debug)]
 pub(super) struct Connection {
     pub(super) socket: Socket,
-    /// Replies due.
+    /// Number of pending replies.
     pub(super) outstanding: u64,
-    /// What is under way, oldest first. One batch, or the pieces of a window.
+    /// Requests in flight, oldest first: one batch, or the pieces of a window.
     batches: VecDeque<InFlight>,
-    /// When the last batch was sent, or was due if the rate is limited.
+    /// Time when the last batch was sent, or was due if the rate is limited.
     pub(super) begun: Instant,
     counter: ReplyCounter,
-    /// The incomplete line at the end of the last receive.
+    /// Incomplete line at the end of the last receive.
     carry: Vec<u8>,
-    /// The rest of the current batch, of which `sent` bytes have gone.
+    /// Rest of the current batch, of which `sent` bytes were sent.
     unsent: Vec<u8>,
     sent: usize,
 }
@@ -32,16 +32,16 @@ pub(super) struct Connection {
 /// Requests that were sent together.
 #[derive(Clone, Copy, Debug)]
 struct InFlight {
-    /// Replies due.
+    /// Number of pending replies.
     due: u64,
-    /// When it was sent, or was due if the rate is limited.
+    /// Time when they were sent, or were due if the rate is limited.
     begun: Instant,
 }
 
-/// What one receive brought.
+/// Result of one receive.
 pub(super) struct Received {
     pub(super) counted: Counted,
-    /// There may be more to read at once.
+    /// True if there may be more to read at once.
     pub(super) filled: bool,
 }
 
@@ -80,7 +80,7 @@ impl Connection {
         !self.unsent.is_empty()
     }
 
-    /// Goes on sending, after the socket has become writable.
+    /// Continues to send after the socket has become writable.
     pub(super) fn flush(&mut self) -> Result<(), Error> {
         while self.sent < self.unsent.len() {
             let sent = try_send(&mut self.socket, &self.unsent[self.sent..])?;
@@ -94,7 +94,7 @@ impl Connection {
         Ok(())
     }
 
-    /// Takes `replies` off what is under way, oldest first, and tells of which batches they are.
+    /// Removes `replies` from the requests in flight, oldest first, and calls `tell` for their batches.
     #[inline]
     pub(super) fn settle(&mut self, mut replies: u64, mut tell: impl FnMut(Instant, u64)) {
         while replies > 0
@@ -110,9 +110,9 @@ impl Connection {
         }
     }
 
-    /// Receives once into `buffer` and counts. `None` if nothing was there.
+    /// Receives once into `buffer` and counts. Returns `None` if there was nothing to receive.
     ///
-    /// `buffer` is longer than the longest line, so that a carried line leaves room.
+    /// `buffer` is longer than the longest line, so that there is room after a carried line.
     #[inline]
     pub(super) fn receive(&mut self, buffer: &mut [u8]) -> Result<Option<Received>, Error> {
         let carried = self.carry.len();
@@ -143,7 +143,7 @@ impl Connection {
 fn try_send(socket: &mut Socket, bytes: &[u8]) -> Result<usize, Error> {
     match socket.send(bytes) {
         Ok(sent) => Ok(sent),
-        // The reason is in what the server sent before it closed: reading will find it.
+        // The server sent the reason before it closed. The next read finds it.
         Err(error)
             if matches!(error.kind(), ErrorKind::BrokenPipe | ErrorKind::ConnectionReset) =>
         {

@@ -1,12 +1,12 @@
-//! The engine: connections under load, driven by one event loop per thread.
+//! The engine: connections under load, driven by one event loop for each thread.
 //!
 //! An [`Engine`] connects once and can run several phases (warm-up, then the measured one) over the same connections.
-//! Between phases no request is outstanding.
+//! Between phases no request is in flight.
 //!
-//! Every connection sends a batch of up to `pipeline` requests, waits for all replies and sends the next at once, as
-//! redis-benchmark does; or it keeps as many requests in flight, like an asynchronous client with a window. With a
-//! rate limit, batches begin at fixed times instead, and latency counts from when a batch was *due*: a stalling
-//! server is charged for the requests it held up.
+//! As in redis-benchmark, every connection sends a batch of up to `pipeline` requests, waits for all replies and
+//! sends the next batch at once. Or it keeps as many requests in flight, like an asynchronous client with a window.
+//! With a rate limit, batches begin at fixed times instead, and latency counts from the time when a batch was *due*:
+//! a stalling server is charged for the requests that it delayed.
 
 mod connection;
 mod phase;
@@ -30,30 +30,30 @@ pub(crate) use phase::Goal;
 use phase::Phase;
 use worker::Worker;
 
-/// How often an observer is told about progress.
+/// Interval of the observer's progress reports.
 const OBSERVE_EVERY: Duration = Duration::from_millis(100);
 
-/// Shortest and longest latency a histogram tells apart, in nanoseconds, and its precision.
+/// Shortest and longest latency of a histogram, in nanoseconds, and its precision.
 const LATENCY_NS_MIN: u64 = 100;
 const LATENCY_NS_MAX: u64 = 600_000_000_000;
 const LATENCY_DIGITS: u8 = 3;
 
-/// When a connection sends more requests.
+/// Time at which a connection sends more requests.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Pace {
-    /// When all replies to its last batch have come.
+    /// When all replies to its last batch have arrived.
     Batches,
     /// As soon as replies have made room in its window.
     Window,
 }
 
-/// The shape of a load, whatever its commands.
+/// The shape of a load, for any commands.
 #[derive(Clone, Debug)]
 pub(crate) struct Load {
     pub(crate) protocol: Protocol,
     pub(crate) clients: usize,
     pub(crate) threads: usize,
-    /// Requests of a batch, or of the window.
+    /// Number of requests of a batch, or of the window.
     pub(crate) pipeline: usize,
     pub(crate) pace: Pace,
     pub(crate) keyspace: u64,
@@ -61,21 +61,21 @@ pub(crate) struct Load {
     pub(crate) data_size: usize,
     pub(crate) distribution: Distribution,
     pub(crate) seed: u64,
-    /// Requests per second of all connections together; `None` is as fast as replies come.
+    /// Requests per second of all connections together; `None` means no limit.
     pub(crate) rate: Option<f64>,
 }
 
-/// What a phase brought, of one worker or of all.
+/// Result of a phase, for one worker or for all.
 #[derive(Clone, Debug)]
 pub(crate) struct Tally {
     pub(crate) replies: u64,
     pub(crate) errors: u64,
-    /// Null replies, such as those to GET of an absent key.
+    /// Number of null replies, such as those to GET of an absent key.
     pub(crate) nulls: u64,
     pub(crate) first_error: Option<String>,
     /// Nanoseconds from sending a batch to reading each of its replies.
     pub(crate) latency: Histogram<u64>,
-    /// From the start of the phase to the last reply.
+    /// Time from the start of the phase to the last reply.
     pub(crate) elapsed: Duration,
     /// CPU time of the generator's threads.
     pub(crate) own_cpu: Duration,
@@ -107,7 +107,7 @@ impl Tally {
     }
 }
 
-/// Connected and ready to run.
+/// A connected load generator.
 #[derive(Debug)]
 pub(crate) struct Engine {
     workers: Vec<Worker>,
@@ -129,10 +129,10 @@ impl Engine {
         Ok(Self { workers, clients: load.clients, pipeline: load.pipeline, rate: load.rate })
     }
 
-    /// Runs until the goal is reached and every reply has come.
+    /// Runs until the goal is reached and every reply has arrived.
     ///
     /// # Errors
-    /// The first failure of any connection. The engine must not be run again after one.
+    /// The first failure of any connection. The engine must not be run again after a failure.
     pub(crate) fn run(
         &mut self,
         goal: Goal,

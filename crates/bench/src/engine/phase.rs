@@ -1,14 +1,14 @@
-//! A phase: the progress its workers share.
+//! A phase: the progress that its workers share.
 
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
-/// When a phase ends.
+/// End of a phase.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(crate) enum Goal {
     /// After exactly so many requests.
     Requests(u64),
-    /// After so much time; replies that are due then are still awaited.
+    /// After so much time. Replies that are pending then are still awaited.
     Time(Duration),
 }
 
@@ -18,17 +18,17 @@ pub(super) struct Phase {
     pub(super) start: Instant,
     /// Time between the batches of one connection, if the rate is limited.
     pub(super) interval: Option<Duration>,
-    /// Requests handed out to workers so far.
+    /// Number of requests handed out to workers so far.
     pub(super) claimed: AtomicU64,
     requests_max: u64,
     deadline: Option<Instant>,
     aborted: AtomicBool,
 }
 
-/// A run of requests that belongs to one batch.
+/// Consecutive requests of one batch.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Claim {
-    /// Requests of the phase before it.
+    /// Number of the phase's requests before it.
     pub(super) position: u64,
     pub(super) count: usize,
 }
@@ -50,10 +50,10 @@ impl Phase {
         }
     }
 
-    /// Hands out the next `count_max` requests, fewer at the end, none after it.
+    /// Hands out the next `count_max` requests, fewer at the end, then none.
     ///
-    /// The counter is all that workers share, and nothing is published with it: relaxed order
-    /// suffices for every request to be handed out once.
+    /// The counter is all that workers share, and it publishes no other data. So relaxed order
+    /// suffices to hand out every request once.
     #[inline]
     pub(super) fn claim(&self, count_max: usize, now: Instant) -> Option<Claim> {
         if self.deadline.is_some_and(|deadline| now >= deadline)

@@ -19,7 +19,7 @@ fn run(server: &MockServer, workload: &Workload, goal: Goal) -> Result<Tally, Er
     engine.run(goal, &mut |_, _| ())
 }
 
-/// Every request arrives and every reply is counted, whatever the shape.
+/// Checks that every request arrives and every reply is counted, for any shape.
 fn check_exact(behavior: Behavior, test: &str, requests: u64, change: impl FnOnce(&mut LoadArgs)) {
     let server = MockServer::start(behavior);
     let workload = workload(test, change);
@@ -57,7 +57,7 @@ fn replies_may_come_in_pieces() {
     }
 }
 
-/// Batches of 16 MB do not fit into any socket buffer, so most of them is sent later.
+/// Batches of 16 MB do not fit into any socket buffer, so most of each batch is sent later.
 #[test]
 fn requests_may_leave_in_pieces() {
     check_exact(Behavior::Plain, "set", 48, |args| {

@@ -1,4 +1,4 @@
-//! A worker: one thread, one epoll instance, its share of the connections.
+//! A worker: one thread, one epoll instance, and its share of the connections.
 //!
 //! Sockets are registered once, edge-triggered, for reading and writing, so no further system call changes a
 //! registration. A batch then costs one send, one receive and a share of one wait.
@@ -26,14 +26,14 @@ use crate::request::Filling;
 use crate::ring::{Mix, Ring};
 use crate::target::Target;
 
-/// Room for replies: large enough for a deep batch of small ones, small enough for the L2 cache.
+/// Size of the receive buffer: large enough for a deep batch of small replies, small enough for the L2 cache.
 const INPUT_LEN: usize = 128 * 1024;
 const _: () = assert!(INPUT_LEN > CARRY_LEN_MAX, "a carried line must leave room");
 
-/// Events taken per wait.
+/// Maximum number of events for each wait.
 const EVENTS_MAX: usize = 512;
 
-/// A run in which nothing arrives for this long has failed.
+/// A run fails if nothing arrives for this long.
 const STALL_AFTER: Duration = Duration::from_secs(60);
 
 #[derive(Debug)]
@@ -87,10 +87,10 @@ impl Worker {
         })
     }
 
-    /// Loads the server until the phase is over and no reply is due.
+    /// Loads the server until the phase is over and no reply is pending.
     ///
     /// # Errors
-    /// The first failure of any of the connections; others may then have replies due.
+    /// The first failure of any connection. Others may have pending replies then.
     pub(super) fn run(&mut self, phase: &Phase) -> Result<Tally, Error> {
         let mut run = Run { phase, tally: Tally::new(), active: 0, last_reply: phase.start };
         let cpu_before = thread_cpu();
@@ -119,8 +119,8 @@ impl Worker {
         Ok(())
     }
 
-    /// Sends every connection's first batch. With a rate limit the first batches of all workers'
-    /// connections are spread over one interval.
+    /// Sends every connection's first batch. With a rate limit, the first batches of all workers' connections are
+    /// spread over one interval.
     fn begin(&mut self, run: &mut Run<'_>) -> Result<(), Error> {
         run.active = self.connections.len();
         let start = run.phase.start;
@@ -167,7 +167,7 @@ impl Worker {
         Ok(())
     }
 
-    /// Takes in replies and, when all have come or there is room in the window, sends more.
+    /// Receives replies. Sends more when all have arrived or there is room in the window.
     fn receive(&mut self, index: usize, run: &mut Run<'_>) -> Result<(), Error> {
         let mut more = true;
         while more {
@@ -203,7 +203,7 @@ impl Worker {
         }
     }
 
-    /// Sends the batches whose time has come.
+    /// Sends the batches that are due.
     fn send_due(&mut self, run: &mut Run<'_>) -> Result<(), Error> {
         while let Some(&Reverse((due, index))) = self.waiting.peek() {
             let now = Instant::now();
@@ -216,8 +216,8 @@ impl Worker {
         Ok(())
     }
 
-    /// Sends as many requests as may be under way; their latency counts from `begun`. At the end of
-    /// the phase the connection retires instead, once no reply is due.
+    /// Sends as many requests as may be in flight; their latency counts from `begun`. At the end of the phase,
+    /// retires the connection instead when no reply is pending.
     #[inline]
     fn send_batch(
         &mut self,
@@ -237,11 +237,11 @@ impl Worker {
     }
 }
 
-/// A worker's part of a phase under way.
+/// A worker's part of a running phase.
 struct Run<'a> {
     phase: &'a Phase,
     tally: Tally,
-    /// Connections that have replies due or wait for their time.
+    /// Number of connections that have pending replies or wait for their time.
     active: usize,
     last_reply: Instant,
 }

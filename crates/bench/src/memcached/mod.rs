@@ -1,4 +1,4 @@
-//! Loading memcached servers: requests and replies.
+//! Requests and replies of memcached's protocols.
 
 mod replies;
 mod request;

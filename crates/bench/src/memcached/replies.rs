@@ -1,19 +1,19 @@
-//! Counting replies of memcached's protocols, at a few nanoseconds each.
+//! Counts replies of memcached's protocols, at a few nanoseconds each.
 //!
-//! What ends a request is counted: values of the text protocol and of quiet reads belong to the reply behind them. A
-//! reply without any value is a null.
+//! Only the end of a request's reply is counted: values of the text protocol and of quiet reads belong to the reply
+//! after them. A reply without any value is a null.
 
 use crate::counted::Counted;
 use crate::protocol::Protocol;
 
-/// The longest line, or header, that is waited for.
+/// Maximum length of a line or header.
 const LINE_LEN_MAX: usize = 4096;
 
 const HEADER_LEN: usize = 24;
 const OPCODE_GETKQ: u8 = 0x0d;
 const STATUS_NOT_FOUND: u16 = 1;
 
-/// What the server sent is no reply.
+/// The server sent something that is no reply.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct NoReply;
 
@@ -21,11 +21,11 @@ pub(crate) struct NoReply;
 #[derive(Debug)]
 pub(crate) struct Scanner {
     protocol: Protocol,
-    /// Bytes of a value that are still to come.
+    /// Number of bytes of a value that are still to come.
     skip: usize,
-    /// Values since the last reply.
+    /// Number of values since the last reply.
     values: u64,
-    /// Whether values of meta commands are replies, or belong to the `MN` behind them.
+    /// True if values of meta commands belong to the `MN` after them; otherwise they are replies.
     quiet: bool,
 }
 
@@ -34,7 +34,7 @@ impl Scanner {
         Self { protocol, skip: 0, values: 0, quiet }
     }
 
-    /// Walks over `input`, which begins with the bytes the last call did not consume.
+    /// Counts in `input`, which begins with the bytes that the last call did not consume.
     #[inline]
     pub(crate) fn count(&mut self, input: &[u8]) -> Result<Counted, NoReply> {
         let mut counted = Counted::default();
@@ -54,7 +54,7 @@ impl Scanner {
         }
     }
 
-    /// Takes in a header, and returns its length; 0 if it is not whole.
+    /// Handles a header and returns its length; 0 if it is incomplete.
     fn frame(&mut self, rest: &[u8], counted: &mut Counted) -> Result<usize, NoReply> {
         let Some(header) = rest.first_chunk::<HEADER_LEN>() else { return Ok(0) };
         if header[0] != 0x81 {
@@ -77,7 +77,7 @@ impl Scanner {
         Ok(HEADER_LEN)
     }
 
-    /// Takes in a line, and returns its length; 0 if it is not whole.
+    /// Handles a line and returns its length; 0 if it is incomplete.
     fn line(&mut self, rest: &[u8], counted: &mut Counted) -> Result<usize, NoReply> {
         let window = &rest[..rest.len().min(LINE_LEN_MAX)];
         let Some(end) = window.iter().position(|&byte| byte == b'\n') else {
@@ -87,7 +87,7 @@ impl Scanner {
         let line = line.strip_suffix(b"\r").unwrap_or(line);
         match line.first_chunk() {
             Some(b"VA") => {
-                // VALUE key flags length, or VA length.
+                // `VALUE key flags length` or `VA length`.
                 let word = if line.starts_with(b"VALUE ") { 3 } else { 1 };
                 self.skip = length(line, word).ok_or(NoReply)? + 2;
                 self.values += 1;
@@ -122,7 +122,7 @@ fn length(line: &[u8], word: usize) -> Option<usize> {
 mod tests {
     use super::*;
 
-    /// Counts with the input cut at every place: replies, nulls, errors.
+    /// Counts with the input split at every position: replies, nulls, errors.
     fn check(protocol: Protocol, quiet: bool, input: &[u8], expected: (u64, u64, u64)) {
         for piece in 1..=input.len() {
             let mut scanner = Scanner::new(protocol, quiet);

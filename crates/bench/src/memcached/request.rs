@@ -13,17 +13,17 @@ const GET: u8 = 0x00;
 const GETKQ: u8 = 0x0d;
 const NOOP: u8 = 0x0a;
 
-/// What a request does.
+/// Operation of a request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Operation {
     Set,
     Get,
-    /// Reads so many keys; one reply, however many are found.
+    /// Reads so many keys. One reply for any number of keys found.
     MultiGet(u32),
 }
 
 impl Operation {
-    /// The name of the test.
+    /// Returns the name of the test.
     pub(crate) fn name(self) -> &'static str {
         match self {
             Self::Set => "set",
@@ -32,7 +32,7 @@ impl Operation {
         }
     }
 
-    /// Bytes of all arguments together.
+    /// Returns the number of bytes of all arguments together.
     pub(crate) fn arguments_len(self, filling: &Filling<'_>) -> usize {
         let key_len = filling.key_prefix.len() + DIGITS_LEN;
         match self {

@@ -1,4 +1,4 @@
-//! Emptying the page cache before a phase.
+//! Empties the page cache before a phase.
 
 use std::fs::{self, File};
 use std::path::Path;
@@ -11,7 +11,7 @@ use super::error::RaceError;
 
 const SWITCH: &str = "/proc/sys/vm/drop_caches";
 
-/// What was done to the page cache.
+/// Part of the page cache that was dropped.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "snake_case")]
 pub(super) enum Dropped {
@@ -30,7 +30,7 @@ impl Dropped {
     }
 }
 
-/// Empties the cache of what it holds of the files in a directory, or of everything.
+/// Drops the cached pages of a directory's files, or of the whole system.
 pub(super) fn empty(how: DropCaches, dir: &Path) -> Result<Dropped, RaceError> {
     match how {
         DropCaches::No => Ok(Dropped::Nothing),
@@ -40,7 +40,7 @@ pub(super) fn empty(how: DropCaches, dir: &Path) -> Result<Dropped, RaceError> {
     }
 }
 
-/// Pages that wait to be written cannot be dropped, so they are written first.
+/// Drops all pages. Dirty pages cannot be dropped, so they are written first.
 fn empty_system(dir: &Path) -> std::io::Result<Dropped> {
     rustix::fs::syncfs(File::open(dir)?)?;
     fs::write(SWITCH, "1")?;
@@ -57,7 +57,7 @@ fn empty_files(dir: &Path) -> Result<Dropped, RaceError> {
     Ok(Dropped::Files)
 }
 
-/// Reads the files in a directory once, so that the cache holds them as far as memory goes.
+/// Reads the files in a directory once, so that the cache has as much of them as fits in memory.
 pub(super) fn fill(dir: &Path) -> Result<(), RaceError> {
     for path in files(dir)? {
         let mut file = File::open(&path).map_err(RaceError::io("open", &path))?;

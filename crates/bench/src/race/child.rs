@@ -1,7 +1,7 @@
-//! Running a phase in a process of its own.
+//! Runs a phase in its own process.
 //!
 //! The program starts itself with the same subcommand and `--child JOB`. The job is JSON, and so is each line that
-//! comes back on standard output. Standard error is shared.
+//! the child writes to standard output. Standard error is shared.
 
 use std::io::{BufRead, BufReader, Write};
 use std::path::Path;
@@ -16,7 +16,7 @@ use super::phase::{self, Outcome, Phase};
 use super::plan::Plan;
 use super::writer;
 
-/// What the process is to do.
+/// Job of the process.
 #[derive(Clone, Debug, Deserialize, Serialize)]
 pub(super) struct Job {
     pub(super) task: Task,
@@ -26,11 +26,11 @@ pub(super) struct Job {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize, Serialize)]
 pub(super) enum Task {
     Phase(Phase),
-    /// Write until killed.
+    /// Writes until killed.
     WriteOn,
 }
 
-/// What it says.
+/// Message of the process.
 #[derive(Clone, Debug, Deserialize, Serialize)]
 enum Message {
     Progress { done: u64, seconds: f64 },
@@ -38,7 +38,7 @@ enum Message {
     Failed(String),
 }
 
-/// A moment of a phase: what was done by then.
+/// Work done at one moment of a phase.
 #[derive(Clone, Copy, Debug, Deserialize, Serialize)]
 pub(super) struct Sample {
     pub(super) seconds: f64,
@@ -58,7 +58,7 @@ pub(super) fn start(job: &Job) -> Result<process::Child, RaceError> {
         .map_err(RaceError::io("start", &program))
 }
 
-/// Runs a phase in a fresh process and hears it out.
+/// Runs a phase in a new process and returns its result.
 pub(super) fn run(
     plan: &Plan,
     phase: Phase,
@@ -85,9 +85,9 @@ pub(super) fn run(
     }
 }
 
-/// What the process does: its job, told on standard output.
+/// Runs the job of this process and reports on standard output.
 pub(super) fn serve(job: &str) -> Result<(), RaceError> {
-    // Ending the race must not leave a writer behind.
+    // If the race is ended, no writer may continue to run.
     let _ = rustix::process::set_parent_process_death_signal(Some(Signal::KILL));
     let job: Job = serde_json::from_str(job)
         .map_err(|error| RaceError::Usage(format!("--child is for internal use: {error}")))?;
@@ -106,6 +106,6 @@ pub(super) fn serve(job: &str) -> Result<(), RaceError> {
 fn say(message: &Message) {
     let mut line = serde_json::to_string(message).expect("numbers and text have a form in JSON");
     line.push('\n');
-    // Without a listener the process is about to be ended by the signal above.
+    // If nobody reads, the process is about to be ended by the signal above.
     let _ = std::io::stdout().lock().write_all(line.as_bytes());
 }

@@ -1,16 +1,16 @@
-//! The data of the race: keys and values that follow from a seed, so every process knows what must be there.
+//! The data of the race: keys and values that follow from a seed, so every process can compute the expected data.
 //!
 //! * Keys are 8 bytes, all different, and spread evenly over all 8-byte values.
 //! * Every word of a 4 KiB value depends on its key, its version and the seed, so a value of another key, an older
 //!   one, or one shifted by a block is detected.
-//! * Making or comparing a value takes a tenth of the time the fastest disk needs for it: the words are a random
+//! * Making or comparing a value takes a tenth of the time that the fastest disk needs for it: the words are a random
 //!   page, each combined with one number that encodes key and version.
 
 use crate::random::Random;
 
-/// Bytes of a key.
+/// Length of a key in bytes.
 pub(super) const KEY_LEN: usize = 8;
-/// Bytes of a value.
+/// Length of a value in bytes.
 pub(super) const VALUE_LEN: usize = 4096;
 
 const WORDS: usize = VALUE_LEN / 8;
@@ -20,7 +20,7 @@ pub(super) type Key = [u8; KEY_LEN];
 /// Keys and values of one race.
 #[derive(Clone, Debug)]
 pub(super) struct Dataset {
-    /// Where in the sequence of keys this race begins.
+    /// Start of this race in the sequence of keys.
     first: u64,
     page: Box<[u64; WORDS]>,
 }
@@ -33,12 +33,12 @@ impl Dataset {
         Self { first, page }
     }
 
-    /// The key with a number; different numbers have different keys.
+    /// Returns the key of a number. Different numbers have different keys.
     pub(super) fn key(&self, number: u64) -> Key {
         mix(self.first.wrapping_add(number)).to_be_bytes()
     }
 
-    /// Writes the value that a key has in a version.
+    /// Writes the value of a key in a version.
     pub(super) fn fill(&self, value: &mut [u8; VALUE_LEN], key: Key, version: u64) {
         let stamp = stamp(key, version);
         for (bytes, word) in value.chunks_exact_mut(8).zip(self.page.iter()) {
@@ -46,17 +46,17 @@ impl Dataset {
         }
     }
 
-    /// Whether this is the whole value of a key in a version.
+    /// Returns true if this is the whole value of a key in a version.
     pub(super) fn is_value(&self, value: &[u8], key: Key, version: u64) -> bool {
         let stamp = stamp(key, version);
         let words = value.chunks_exact(8).zip(self.page.iter());
-        // No early end: differences are collected so that whole vectors are compared.
+        // No early exit: differences are accumulated, so that the compiler can compare whole vectors.
         let differences = words.fold(0, |sum, (bytes, word)| sum | (word_of(bytes) ^ word ^ stamp));
         value.len() == VALUE_LEN && differences == 0
     }
 
-    /// Whether one word of the value, chosen by the key, is right: what every one of many readers
-    /// of the same value can afford to look at.
+    /// Returns true if one word of the value, chosen by the key, is right. This check is cheap enough for every one
+    /// of many readers of the same value.
     pub(super) fn looks_like_value(&self, value: &[u8], key: Key, version: u64) -> bool {
         let at = (u64::from_be_bytes(key) % WORDS as u64) as usize;
         value.len() == VALUE_LEN
@@ -72,7 +72,7 @@ fn stamp(key: Key, version: u64) -> u64 {
     mix(u64::from_be_bytes(key) ^ mix(version))
 }
 
-/// The finalizer of SplitMix64. Each step can be undone, hence different numbers stay different.
+/// The finalizer of SplitMix64. Each step can be inverted, so different numbers stay different.
 fn mix(number: u64) -> u64 {
     let bits = number.wrapping_mul(0x9e37_79b9_7f4a_7c15);
     let bits = (bits ^ (bits >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
@@ -80,10 +80,10 @@ fn mix(number: u64) -> u64 {
     bits ^ (bits >> 31)
 }
 
-/// All numbers below a limit, each once, in an order that jumps about.
+/// All numbers below a limit, each once, in pseudorandom order.
 ///
-/// Numbers go through a permutation of the next power of two, and what falls outside is put
-/// through again until it is inside: on average fewer than two rounds.
+/// Numbers go through a permutation of the next power of two. A number outside the limit is permuted again until it
+/// is inside: on average fewer than two rounds.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Shuffle {
     limit: u64,
@@ -94,12 +94,12 @@ pub(super) struct Shuffle {
 impl Shuffle {
     pub(super) fn new(limit: u64, salt: u64) -> Self {
         assert!(limit > 0, "there is something to shuffle");
-        // Two bits at least, so that a half has one.
+        // At least two bits, so that each half has one.
         let bits = (64 - (limit - 1).leading_zeros()).max(2);
         Self { limit, bits, salt }
     }
 
-    /// What is at a position below the limit.
+    /// Returns the number at a position below the limit.
     pub(super) fn at(&self, position: u64) -> u64 {
         let mut number = position;
         loop {
@@ -110,7 +110,7 @@ impl Shuffle {
         }
     }
 
-    /// Four rounds of a Feistel network with halves that may differ by a bit.
+    /// Four rounds of a Feistel network. The halves may differ by one bit in length.
     fn permute(&self, number: u64) -> u64 {
         let low_bits = self.bits / 2;
         let high_bits = self.bits - low_bits;

@@ -1,4 +1,4 @@
-//! Direct file I/O, past the page cache.
+//! Direct file I/O, without the page cache.
 
 use std::fs::{File, OpenOptions};
 use std::os::unix::fs::{FileExt, OpenOptionsExt};
@@ -8,7 +8,7 @@ use rustix::fs::OFlags;
 
 use super::error::RaceError;
 
-/// Alignment that satisfies direct I/O on common devices, of offsets, lengths and addresses.
+/// Alignment of offsets, lengths and addresses for direct I/O on common devices.
 pub(super) const ALIGNMENT: usize = 4096;
 
 /// An open file.
@@ -19,8 +19,8 @@ pub(super) struct DirectFile {
 }
 
 impl DirectFile {
-    /// Makes a file of a length whose room is already there, so that writing it is nothing else.
-    /// `None` where the file system knows no direct I/O.
+    /// Creates a file of this length with allocated blocks, so that writing needs no allocation.
+    /// Returns `None` if the file system has no direct I/O.
     pub(super) fn create(path: &Path, len: u64) -> Result<Option<Self>, RaceError> {
         let mut options = OpenOptions::new();
         options.read(true).write(true).create(true).truncate(true);
@@ -32,7 +32,7 @@ impl DirectFile {
         };
         let path = path.to_owned();
         match rustix::fs::fallocate(&file, rustix::fs::FallocateFlags::empty(), 0, len) {
-            // Not every file system can; then writing finds room by itself.
+            // Not every file system can allocate in advance. Then each write allocates.
             Ok(()) | Err(rustix::io::Errno::OPNOTSUPP) => Ok(Some(Self { file, path })),
             Err(errno) => Err(RaceError::io("extend", &path)(errno)),
         }
@@ -65,7 +65,7 @@ pub(super) struct Buffer {
 impl Buffer {
     pub(super) fn new(len: usize) -> Self {
         let room = vec![0; len + ALIGNMENT];
-        // The vector never grows, so its bytes stay where they are.
+        // The vector never grows, so its bytes stay at their address.
         let start = room.as_ptr().align_offset(ALIGNMENT);
         assert!(start < ALIGNMENT, "the address of bytes can be aligned");
         Self { room, start, len }

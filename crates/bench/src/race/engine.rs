@@ -1,4 +1,4 @@
-//! The only file of the race that knows the storage engine.
+//! The only file of the race that uses the storage engine.
 
 use std::ops::ControlFlow;
 use std::path::Path;
@@ -9,48 +9,48 @@ use tierce_cask::{CompactionOptions, Compression, Db, IndexKind, Options, SyncPo
 use super::dataset::Key;
 use super::error::RaceError;
 
-/// Which log a key goes to.
+/// Placement of keys in logs.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum, serde::Deserialize, serde::Serialize)]
 #[serde(rename_all = "snake_case")]
 pub(super) enum Placement {
-    /// Each log takes the keys between two others, so that scans read whole segments
+    /// Each log takes a range of keys, so that scans read whole segments
     Ordered,
     /// Keys are spread over all logs
     Hashed,
 }
 
-/// How segments are written.
+/// Method of writing segments.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum, serde::Deserialize, serde::Serialize)]
 #[serde(rename_all = "snake_case")]
 pub(super) enum Writes {
-    /// Past the page cache
+    /// Without the page cache
     Direct,
     /// Through the page cache
     Buffered,
 }
 
-/// What the engine is told beside the rules of the race.
+/// Options of the engine beyond the rules of the race.
 #[derive(Clone, Copy, Debug, PartialEq, serde::Deserialize, serde::Serialize)]
 pub(super) struct Tuning {
-    /// Logs written in parallel.
+    /// Number of logs that are written in parallel.
     pub(super) shards: u32,
     pub(super) placement: Placement,
     pub(super) writes: Writes,
     /// Memory for the end of each log.
     pub(super) tail_bytes: u64,
-    /// Reads past the page cache.
+    /// Reads without the page cache.
     pub(super) direct_io: bool,
     /// Length of a segment.
     pub(super) segment_size_bytes: u64,
-    /// Memory for values read lately.
+    /// Memory for recently read values.
     pub(super) read_cache_bytes: usize,
-    /// Memory in which scans share what they load.
+    /// Memory in which scans share loaded values.
     pub(super) scan_memory_bytes: usize,
 }
 
 impl Tuning {
-    /// As it is when the store is to be killed: segments are so small that some are finished and
-    /// compacted all the time, because these are the moments at which a kill could do harm.
+    /// Returns the tuning for stores that are killed. Segments are so small that some are finished
+    /// and compacted all the time, because a kill is most dangerous at these moments.
     pub(super) fn restless(self) -> Self {
         Self { segment_size_bytes: 4 << 20, ..self }
     }
@@ -66,9 +66,10 @@ impl Tuning {
             tail_bytes: self.tail_bytes,
             index: IndexKind::Ordered,
             segment_size_bytes: self.segment_size_bytes,
-            // The contest forbids compression, and its values have nothing to compress.
+            // The contest forbids compression, and its values are not compressible.
             compression: Compression::None,
-            // Safe against a kill and left to the system beyond that, as the contest allows.
+            // Safe against a kill; otherwise writeback is left to the kernel, as the contest
+            // allows.
             sync: SyncPolicy::None,
             compaction: CompactionOptions {
                 interval: std::time::Duration::from_millis(100),
@@ -87,7 +88,7 @@ impl Tuning {
 #[derive(Clone)]
 pub(super) struct Store(Db);
 
-/// Sizes that the engine knows of itself.
+/// Sizes that the engine reports.
 #[derive(Clone, Copy, Debug, serde::Deserialize, serde::Serialize)]
 pub(super) struct Sizes {
     pub(super) keys: u64,
@@ -104,7 +105,7 @@ impl Store {
         Ok(self.0.put(&key, value)?)
     }
 
-    /// Hands the value of a key, if there is one, to a function.
+    /// Passes the value of a key, if there is one, to a function.
     pub(super) fn get<T>(
         &self,
         key: Key,
@@ -113,8 +114,8 @@ impl Store {
         Ok(self.0.get(&key)?.map(|value| see(&value)))
     }
 
-    /// Hands everything from `lower` on and below `upper`, in order, to a function, until that
-    /// fails; an empty bound is open.
+    /// Passes everything from `lower` (included) to `upper` (excluded), in order, to a function
+    /// until that fails. An empty bound is open.
     pub(super) fn scan(
         &self,
         lower: &[u8],

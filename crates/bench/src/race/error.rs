@@ -3,35 +3,35 @@
 use std::io;
 use std::path::{Path, PathBuf};
 
-/// What ended a race.
+/// Reason why a race ended.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum RaceError {
-    /// Options that contradict each other, or the place they lead to.
+    /// Options that contradict each other, or an unsuitable directory.
     #[error("{0}")]
     Usage(String),
-    /// The store did not keep what it promised: the run counts for nothing.
+    /// The store broke its guarantees: the run is void.
     #[error("the run is void: {0}")]
     Void(String),
-    /// The store refused or failed.
+    /// The store returned an error.
     #[error("the run is void: {0}")]
     Store(#[from] tierce_cask::Error),
     /// A phase ended without a result.
     #[error("phase {phase}: {reason}")]
     Phase {
-        /// Which phase.
+        /// Name of the phase.
         phase: String,
-        /// What it said, or how its process ended.
+        /// Error message, or exit status of its process.
         reason: String,
     },
-    /// The operating system failed a call.
+    /// A system call failed.
     #[error("cannot {action} {path}: {source}", path = path.display())]
     Io {
-        /// What was attempted, as a verb.
+        /// Failed action, as a verb.
         action: &'static str,
         /// The file or directory concerned.
         path: PathBuf,
-        /// The system's reason.
+        /// Error of the operating system.
         source: io::Error,
     },
 }

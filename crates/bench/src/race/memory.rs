@@ -2,20 +2,20 @@
 
 use std::fs;
 
-/// What `/proc/self/status` says, in bytes.
+/// Values of `/proc/self/status`, in bytes.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, serde::Deserialize, serde::Serialize)]
 pub(super) struct Memory {
-    /// The most that was ever resident, of whatever kind.
+    /// Peak of resident memory of all kinds.
     pub(super) peak: u64,
-    /// Resident and private: heap and stacks.
+    /// Resident private memory: heap and stacks.
     pub(super) anonymous: u64,
-    /// Resident now and a view of files: program text, mapped files. The kernel can take these
-    /// pages back at any time.
+    /// Resident pages of files: program text, mapped files. The kernel can reclaim them at any
+    /// time.
     pub(super) file: u64,
 }
 
 impl Memory {
-    /// This process now. What the kernel does not say is 0.
+    /// Reads the values of this process. Missing values are 0.
     pub(super) fn read() -> Self {
         Self::parse(&fs::read_to_string("/proc/self/status").unwrap_or_default())
     }

@@ -1,15 +1,15 @@
 //! The race of the storage engine: `tierce race`.
 //!
-//! A contest for storage engines as a program: writers are killed and nothing acknowledged may be lost; then many
-//! threads write, read and scan, each phase in a fresh process with a cold page cache, and everything read is
+//! A contest for storage engines as a program. Writers are killed, and no acknowledged write may be lost. Then many
+//! threads write, read and scan, each phase in a new process with an empty page cache, and everything read is
 //! verified. The limits of the same disk, measured in the same run, put the figures into proportion. `docs/race.md`
-//! explains what is measured and why.
+//! explains the measurements and their reasons.
 //!
 //! In reading order:
-//! * `cli`, `plan`: what to do. `dataset`: what is written.
-//! * `engine`: the only file that knows the storage engine.
+//! * `cli`, `plan`: the options. `dataset`: the data.
+//! * `engine`: the only file that uses the storage engine.
 //! * `raw_disk` on `direct`: the disk alone. `recovery` and `writer`: the kills.
-//! * `phase` by a `worker_pool` of threads, with `verify`; in a process of its own by `child`.
+//! * `phase` with a `worker_pool` of threads and `verify`; in its own process by `child`.
 //! * `ratio`, `report`, `plot`: the results.
 
 mod cli;
@@ -56,12 +56,12 @@ use report::Report;
 
 /// Runs a race and prints its results to standard output.
 ///
-/// The program starts itself for each phase, with `race` as the first argument and a hidden option
-/// behind it, so it must have mounted [`RaceArgs`] under that name.
+/// The program starts itself for each phase, with `race` as the first argument, followed by a hidden option. So it
+/// must have mounted [`RaceArgs`] under that name.
 ///
 /// # Errors
-/// When the race cannot be run, or is void because the engine lost or garbled something. Goals that
-/// are missed are results, not errors.
+/// If the race cannot be run, or is void because the engine lost or corrupted data. Missed goals are results, not
+/// errors.
 pub fn run(args: &RaceArgs) -> Result<(), RaceError> {
     if let Some(job) = &args.child {
         return child::serve(job);
@@ -146,7 +146,7 @@ impl<'a> Race<'a> {
 
     fn run_phase(&mut self, phase: Phase) -> Result<(), RaceError> {
         let plan = &self.report.plan;
-        // Before the store is there, this writes what earlier steps have left to be written.
+        // Before the store exists, this writes the dirty pages of earlier steps.
         let dir = if phase == Phase::Write { plan.dir.clone() } else { plan.store() };
         self.report.page_cache = Some(cache::empty(self.args.drop_caches, &dir)?);
         let mut bar = self.progress.bar(phase.name(), Goal::Requests(phase.operations(plan)));

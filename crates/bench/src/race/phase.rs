@@ -1,7 +1,7 @@
-//! The timed phases, as their own process runs them.
+//! The timed phases, as run in their own process.
 //!
-//! Time runs from the moment all threads start together to the end of the last. Opening, flushing and closing the
-//! store are timed apart.
+//! Time runs from the common start of all threads to the end of the last one. Opening, flushing and closing the store
+//! are timed separately.
 
 use std::time::{Duration, Instant};
 
@@ -17,7 +17,7 @@ use super::traffic::device_bytes_read;
 use super::verify::{Coverage, Pass, Share, missing, wrong_value};
 use super::worker_pool::{self, PoolWorker};
 
-/// A phase that is timed.
+/// A timed phase.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize, Serialize)]
 #[serde(rename_all = "snake_case")]
 pub(super) enum Phase {
@@ -37,7 +37,7 @@ impl Phase {
         }
     }
 
-    /// Keys that all threads handle together.
+    /// Returns the number of keys that all threads handle together.
     pub(super) fn operations(self, plan: &Plan) -> u64 {
         match self {
             Self::Scan => plan.keys() * u64::from(plan.threads) * u64::from(plan.scans),
@@ -46,24 +46,24 @@ impl Phase {
     }
 }
 
-/// What a phase came to.
+/// Result of a phase.
 #[derive(Clone, Debug, Deserialize, Serialize)]
 pub(super) struct Outcome {
     pub(super) phase: Phase,
     pub(super) operations: u64,
     pub(super) seconds: f64,
     pub(super) open_seconds: f64,
-    /// From the last acknowledgement until everything was durable.
+    /// Time from the last acknowledgement until all data was durable.
     pub(super) flush_seconds: Option<f64>,
     pub(super) close_seconds: f64,
     pub(super) memory: Memory,
-    /// What came from the device while time ran.
+    /// Number of bytes read from the device during the timed part.
     pub(super) device_bytes_read: u64,
     pub(super) sizes: Sizes,
 }
 
-/// Threads count after this many keys of a scan: counting each would cost more than some engines
-/// need to deliver it.
+/// Number of keys of a scan after which a thread updates its count. Counting each key would cost more than some
+/// engines need to deliver it.
 const SCAN_STEP: u64 = 256;
 
 /// Runs a phase in this process.
@@ -114,7 +114,7 @@ fn timed<T>(work: impl FnOnce() -> Result<T, RaceError>) -> Result<(T, Duration)
     Ok((result, start.elapsed()))
 }
 
-/// Every thread writes keys of its own.
+/// Writes: every thread writes its own keys.
 fn write(
     plan: &Plan,
     store: &Store,
@@ -138,8 +138,8 @@ fn write(
     worker_pool::run(plan.threads as usize, work, tell)
 }
 
-/// All threads together read every key once: no read can be answered by what an earlier one of
-/// the same key has left in a cache.
+/// Reads: all threads together read every key once. So no read is served from a cache entry of an earlier read of the
+/// same key.
 fn read(
     plan: &Plan,
     store: &Store,
@@ -166,7 +166,7 @@ fn read(
     worker_pool::run(plan.threads as usize, work, tell)
 }
 
-/// Every thread goes through all keys, some times over.
+/// Scans: every thread scans all keys, several times.
 fn scan(
     plan: &Plan,
     store: &Store,

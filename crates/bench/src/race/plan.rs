@@ -10,7 +10,7 @@ use super::dataset::{Dataset, KEY_LEN, VALUE_LEN};
 use super::engine::Tuning;
 use super::error::RaceError;
 
-/// What every process of a race must know.
+/// Parameters that every process of a race needs.
 #[derive(Clone, Debug, Deserialize, Serialize)]
 pub(super) struct Plan {
     pub(super) dir: PathBuf,
@@ -23,7 +23,7 @@ pub(super) struct Plan {
     pub(super) tuning: Tuning,
 }
 
-/// Room that must be left: what records, hint files and the system need beside the values.
+/// Factor of disk space for records, hint files and the system, in addition to the values.
 const ROOM_BEYOND_VALUES: f64 = 1.1;
 
 impl Plan {
@@ -49,7 +49,7 @@ impl Plan {
         }
     }
 
-    /// Makes the directory and refuses what cannot work before anything takes time.
+    /// Creates the directory and rejects impossible plans before anything takes time.
     pub(super) fn prepare(&self, steps: &[Step]) -> Result<(), RaceError> {
         fs::create_dir_all(&self.dir).map_err(RaceError::io("create", &self.dir))?;
         let (store, has) = (self.store(), |step| steps.contains(&step));
@@ -85,12 +85,12 @@ impl Plan {
         Ok(())
     }
 
-    /// Number of keys.
+    /// Returns the number of keys.
     pub(super) fn keys(&self) -> u64 {
         u64::from(self.threads) * self.per_thread
     }
 
-    /// Bytes of all keys and values.
+    /// Returns the number of bytes of all keys and values.
     pub(super) fn bytes(&self) -> u64 {
         self.keys() * (KEY_LEN + VALUE_LEN) as u64
     }
@@ -99,22 +99,22 @@ impl Plan {
         Dataset::new(self.seed)
     }
 
-    /// The store of the phases that are timed.
+    /// Returns the directory of the store for the timed phases.
     pub(super) fn store(&self) -> PathBuf {
         self.dir.join("store")
     }
 
-    /// The store whose writers are killed.
+    /// Returns the directory of the store whose writers are killed.
     pub(super) fn killed_store(&self) -> PathBuf {
         self.dir.join("killed")
     }
 
-    /// Where writers note what was acknowledged.
+    /// Returns the file in which writers record acknowledged writes.
     pub(super) fn acknowledged(&self) -> PathBuf {
         self.dir.join("acknowledged")
     }
 
-    /// The file with which the disk is measured.
+    /// Returns the file for measuring the disk.
     pub(super) fn raw_disk(&self) -> PathBuf {
         self.dir.join("raw_disk")
     }
@@ -122,13 +122,13 @@ impl Plan {
     /// Removes the files of the race, and the directory if nothing else is in it.
     pub(super) fn remove(&self) -> Result<(), RaceError> {
         remove_store(&self.store())?;
-        // Fails if the user keeps something there, which is right.
+        // Fails if the user has other files there, which is right.
         let _ = fs::remove_dir(&self.dir);
         Ok(())
     }
 }
 
-/// Removes a store's directory; fine when there is none.
+/// Removes a store's directory. Not an error if there is none.
 pub(super) fn remove_store(dir: &Path) -> Result<(), RaceError> {
     match fs::remove_dir_all(dir) {
         Err(error) if error.kind() != std::io::ErrorKind::NotFound => {

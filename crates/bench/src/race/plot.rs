@@ -1,7 +1,7 @@
-//! Throughput over time as an SVG: one panel per phase.
+//! Throughput over time as an SVG: one panel for each phase.
 //!
-//! A point is a step between two reports of a phase; a dashed line is the limit of the disk for the same kind of
-//! work.
+//! A point is the interval between two reports of a phase. A dashed line is the limit of the disk for the same kind
+//! of work.
 
 use std::fmt::Write as _;
 
@@ -13,16 +13,16 @@ use super::svg::{self, LEFT, Panel, RIGHT, WIDTH, number};
 
 const PANEL_HEIGHT: f64 = 220.0;
 
-/// One panel's worth of figures.
+/// Figures of one panel.
 struct Curve {
     title: &'static str,
     unit: &'static str,
-    /// Seconds and throughput.
+    /// Pairs of seconds and throughput.
     points: Vec<(f64, f64)>,
     limit: Option<f64>,
 }
 
-/// The whole drawing.
+/// Returns the whole drawing.
 pub(super) fn svg(report: &Report) -> String {
     let disk = report.raw_disk.as_ref();
     let curves: Vec<Curve> = report
@@ -66,7 +66,7 @@ fn curve(
     let mut points = Vec::new();
     let mut before = (0.0, 0);
     for (seconds, done) in samples.chain([(outcome.seconds, outcome.operations)]) {
-        // Reports that come in a bunch would draw spikes that nothing is behind.
+        // Reports that arrive in a burst would draw spikes without meaning.
         if seconds - before.0 > 0.02 || points.is_empty() {
             let more = done.saturating_sub(before.1) as f64;
             points.push((seconds, more * scale / (seconds - before.0).max(1e-9)));

@@ -1,4 +1,4 @@
-//! How close the engine came to the disk.
+//! The engine's figures compared with those of the disk.
 
 use serde::Serialize;
 
@@ -6,7 +6,7 @@ use super::phase::{Outcome, Phase};
 use super::plan::Plan;
 use super::raw_disk::RawDisk;
 
-/// A figure of the engine relative to one of the disk, and what it should be.
+/// A figure of the engine relative to one of the disk, and its goal.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub(super) struct Ratio {
     pub(super) name: &'static str,
@@ -15,7 +15,7 @@ pub(super) struct Ratio {
     pub(super) is_met: bool,
 }
 
-/// What a ratio should be.
+/// Goal of a ratio.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize)]
 #[serde(rename_all = "snake_case")]
 pub(super) enum Goal {
@@ -37,7 +37,7 @@ impl Ratio {
         Self { name, value, goal, is_met }
     }
 
-    /// All for which the phases have run.
+    /// Returns all ratios whose phases have run.
     pub(super) fn all(plan: &Plan, disk: Option<&RawDisk>, outcomes: &[Outcome]) -> Vec<Self> {
         let of = |phase| outcomes.iter().find(|outcome| outcome.phase == phase);
         let rate = |outcome: &Outcome| outcome.operations as f64 / outcome.seconds;

@@ -1,8 +1,8 @@
-//! The raw limits of the disk, measured past the page cache on a file of our own.
+//! The raw limits of the disk, measured without the page cache on a new file.
 //!
-//! Sequential work uses blocks of 1 MiB with [`SEQUENTIAL_DEPTH`] requests in flight, because one alone leaves most
-//! disks idle between requests. Random reads are of 4 KiB at a depth of [`RANDOM_DEPTH`]. The file is new and full
-//! of random bytes, as the store's files will be.
+//! Sequential work uses blocks of 1 MiB with [`SEQUENTIAL_DEPTH`] requests in flight, because a single request leaves
+//! most disks idle in between. Random reads are of 4 KiB at a depth of [`RANDOM_DEPTH`]. The file is new and full of
+//! random bytes, as the store's files will be.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, Instant};
@@ -16,30 +16,30 @@ use super::plan::Plan;
 use super::worker_pool::{self, PoolWorker};
 use crate::random::Random;
 
-/// Bytes of a block of sequential work.
+/// Length of a block of sequential work.
 const BLOCK_LEN: usize = 1 << 20;
-/// Bytes of a random read.
+/// Length of a random read.
 const PAGE_LEN: usize = 4096;
 const SEQUENTIAL_DEPTH: usize = 4;
 const RANDOM_DEPTH: usize = 64;
-/// The file is as long as the data of the race, within these limits: shorter ones tell nothing,
-/// longer ones nothing more.
+/// The file is as long as the data of the race, within these limits. Shorter files give no useful figures, and longer
+/// ones no better figures.
 const BLOCKS_MIN: u64 = 16;
 const BLOCKS_MAX: u64 = 4096;
-/// Random reads end after this time, if not before with all pages.
+/// Time limit of random reads. They end earlier if all pages were read.
 const RANDOM_TIME_MAX: Duration = Duration::from_secs(4);
 
-/// What the disk can do at most.
+/// Maximum performance of the disk.
 #[derive(Clone, Copy, Debug, Serialize)]
 pub(super) struct RawDisk {
     pub(super) file_bytes: u64,
-    /// Including the sync at the end.
+    /// Includes the sync at the end.
     pub(super) write_bytes_per_second: f64,
     pub(super) read_bytes_per_second: f64,
     pub(super) random_reads_per_second: f64,
 }
 
-/// The three measurements, as `tell` calls them.
+/// The three measurements, for progress reports.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum RawDiskTest {
     Write,
@@ -47,7 +47,7 @@ pub(super) enum RawDiskTest {
     Read,
 }
 
-/// Measures, and removes the file. `None` where the file system knows no direct I/O.
+/// Measures, and removes the file. Returns `None` if the file system has no direct I/O.
 pub(super) fn measure(
     plan: &Plan,
     mut tell: impl FnMut(RawDiskTest),
@@ -94,7 +94,7 @@ fn read(file: &DirectFile, blocks: u64) -> Result<Duration, RaceError> {
     })
 }
 
-/// Hands out the numbers of blocks in order to threads, each of which does one at a time.
+/// Hands out the numbers of blocks in order to threads, each of which handles one at a time.
 fn each_block<W>(
     blocks: u64,
     depth: usize,
@@ -118,7 +118,7 @@ where
     worker_pool::run(depth, work, |_, _| ())
 }
 
-/// Reads pages in random order, none twice, until all are read or time is up.
+/// Reads pages in random order, each at most once, until all are read or time is up.
 fn random_reads(file: &DirectFile, pages: u64, seed: u64) -> Result<f64, RaceError> {
     let order = Shuffle::new(pages, seed);
     let (next, done) = (AtomicU64::new(0), AtomicU64::new(0));

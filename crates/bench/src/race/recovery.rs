@@ -1,9 +1,9 @@
-//! The recovery phase: writers are killed repeatedly, and nothing acknowledged may be lost.
+//! The recovery phase: writers are killed repeatedly, and no acknowledged write may be lost.
 //!
-//! The writing process ([`writer`](super::writer)) gets SIGKILL at a random number of writes, sometimes while it is
-//! still opening the store. Two times out of three the store is then opened here, and every key must have its last
-//! acknowledged version or, at the one key each thread was writing, the next one; checked by point reads, by a full
-//! range and by ranges with random bounds. The third time the next writer must cope with what the killed one left.
+//! The writing process ([`writer`](super::writer)) gets SIGKILL after a random number of writes, sometimes while it
+//! is still opening the store. Two times out of three the store is then opened here. Every key must have its last
+//! acknowledged version. Only the one key that each thread was writing may have the next version. Point reads, a full
+//! range and ranges with random bounds check this. Otherwise the next writer must recover the store.
 
 use std::collections::BTreeMap;
 use std::fs;
@@ -23,31 +23,31 @@ use super::verify::{missing, show, wrong_value};
 use super::writer::{KEYS_PER_THREAD, Notes};
 use crate::random::Random;
 
-/// What the recovery phase came to.
+/// Result of the recovery phase.
 #[derive(Clone, Copy, Debug, Default, Serialize)]
 pub(super) struct Recovery {
     pub(super) kills: u32,
     pub(super) acknowledged: u64,
-    /// Times that the store was opened and compared here.
+    /// Number of times that the store was opened and compared here.
     pub(super) checks: u32,
     pub(super) open_seconds_max: f64,
     pub(super) seconds: f64,
 }
 
-/// A killed process has written this much at most, so that many kills fit into a short time.
+/// Upper bound of a killed process' writes, so that many kills fit into a short time.
 const WRITES_PER_KILL_MAX: u64 = 20_000;
 /// One of this many kills comes while the writer opens the store or shortly after.
 const EARLY_KILLS: u32 = 4;
-/// The latest moment of an early kill.
+/// Latest time of an early kill.
 const EARLY_MS_MAX: u64 = 40;
-/// How often the notes are looked at while waiting for the moment to kill.
+/// Interval of reading the notes while waiting for the time to kill.
 const LOOKED_EVERY: Duration = Duration::from_micros(500);
-/// A store from which nothing comes for this long hangs.
+/// A store counts as hanging after this time without progress.
 const STALLED_MAX: Duration = Duration::from_secs(60);
-/// Ranges with random bounds in each comparison.
+/// Number of ranges with random bounds in each comparison.
 const RANGES: u32 = 16;
 
-/// Runs the phase; `tell` learns the number of kills.
+/// Runs the phase. Passes the number of kills to `tell`.
 pub(super) fn run(plan: &Plan, mut tell: impl FnMut(u32)) -> Result<Recovery, RaceError> {
     remove_files(plan)?;
     let notes = Notes::open(&plan.acknowledged(), plan.threads)?;
@@ -79,12 +79,12 @@ fn at_kill(error: &RaceError, kill: u32) -> RaceError {
 
 fn remove_files(plan: &Plan) -> Result<(), RaceError> {
     remove_store(&plan.killed_store())?;
-    // The notes may not be there; if they cannot be removed, opening them says so.
+    // The notes may not exist. If they cannot be removed, opening them fails with the reason.
     let _ = fs::remove_file(plan.acknowledged());
     Ok(())
 }
 
-/// Starts a writer and kills it at a random moment.
+/// Starts a writer and kills it at a random time.
 fn kill_a_writer(
     plan: &Plan,
     notes: &Notes,
@@ -110,7 +110,7 @@ fn kill_a_writer(
     Ok(())
 }
 
-/// Waits until so many writes were noted, or the writer has ended.
+/// Waits until so many writes were recorded, or the writer has ended.
 fn wait_for(notes: &Notes, before: u64, goal: u64, writer: &mut Child) -> Result<(), RaceError> {
     let (mut last, mut last_change) = (before, Instant::now());
     while last < goal && !has_ended(writer)? {
@@ -119,7 +119,7 @@ fn wait_for(notes: &Notes, before: u64, goal: u64, writer: &mut Child) -> Result
         if now != last {
             (last, last_change) = (now, Instant::now());
         } else if last_change.elapsed() > STALLED_MAX {
-            // Ended here, because a parent that reports the stall would leave it behind.
+            // Killed here, because a parent that reports the stall would leave it running.
             let _ = writer.kill().and_then(|()| writer.wait());
             let reason = format!("the run is void: no write came back for {STALLED_MAX:?}");
             return Err(RaceError::Phase { phase: "recovery".into(), reason });
@@ -133,17 +133,17 @@ fn has_ended(writer: &mut Child) -> Result<bool, RaceError> {
     Ok(status.is_some())
 }
 
-/// Which versions a key may have.
+/// Allowed versions of a key.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 struct Allowed {
-    /// The last that was acknowledged; `None` if no write of the key was.
+    /// Last acknowledged version; `None` if no write of the key was acknowledged.
     acknowledged: Option<u64>,
-    /// The one that was being written when the kill came.
+    /// Version that was being written at the kill.
     unfinished: Option<u64>,
 }
 
 impl Allowed {
-    /// What the key in slot `slot` of a thread may have when that thread has noted `writes`.
+    /// Returns the allowed versions of the key in slot `slot` of a thread that has recorded `writes`.
     fn new(writes: u64, slot: u64) -> Self {
         let of_key = (writes + KEYS_PER_THREAD - 1 - slot) / KEYS_PER_THREAD;
         let is_next = writes % KEYS_PER_THREAD == slot;
@@ -171,7 +171,7 @@ fn model(dataset: &Dataset, notes: &[u64]) -> Model {
     notes.iter().enumerate().flat_map(of_thread).collect()
 }
 
-/// Opens the store and compares all of it with what may be there. Returns the time of opening.
+/// Opens the store and compares all of it with the allowed versions. Returns the time of opening.
 fn compare(plan: &Plan, notes: &[u64], random: &mut Random) -> Result<Duration, RaceError> {
     let dataset = plan.dataset();
     let model = model(&dataset, notes);
@@ -197,7 +197,7 @@ fn compare(plan: &Plan, notes: &[u64], random: &mut Random) -> Result<Duration, 
     Ok(opening)
 }
 
-/// Compares a range, or all, with what may be there.
+/// Compares a range, or everything, with the allowed versions.
 fn compare_range(
     store: &Store,
     dataset: &Dataset,
@@ -267,7 +267,7 @@ mod tests {
         assert_eq!(model.values().filter(|allowed| allowed.unfinished.is_some()).count(), 3);
     }
 
-    /// Three threads, of which the second has noted 40 writes, and a store that has these.
+    /// Three threads, of which the second has recorded 40 writes, and a store with these.
     fn store_of_40_writes(name: &str) -> (Plan, Vec<u64>) {
         let dir = std::env::temp_dir().join(format!("tierce-race-{name}-{}", std::process::id()));
         let plan = Plan {
@@ -305,26 +305,26 @@ mod tests {
     #[test]
     fn what_was_acknowledged_and_one_more_write_are_right() {
         let (plan, mut notes) = store_of_40_writes("right");
-        let verdict = |notes: &[u64]| compare(&plan, notes, &mut Random::new(1)).is_ok();
-        assert!(verdict(&notes));
+        let outcome = |notes: &[u64]| compare(&plan, notes, &mut Random::new(1)).is_ok();
+        assert!(outcome(&notes));
         notes[1] = 39;
-        assert!(verdict(&notes), "one write can be done without being noted");
+        assert!(outcome(&notes), "one write can be done without being noted");
         remove_store(&plan.dir).expect("removed");
     }
 
     #[test]
     fn whatever_is_lost_or_was_not_written_is_noticed() {
         let (plan, notes) = store_of_40_writes("lost");
-        let verdict = |thread: usize, writes: u64| {
+        let outcome = |thread: usize, writes: u64| {
             let mut notes = notes.clone();
             notes[thread] = writes;
-            let verdict = compare(&plan, &notes, &mut Random::new(1));
-            verdict.expect_err("a loss must be noticed").to_string()
+            let outcome = compare(&plan, &notes, &mut Random::new(1));
+            outcome.expect_err("a loss must be noticed").to_string()
         };
-        assert!(verdict(1, 41).contains("another value"), "an acknowledged version is lost");
-        assert!(verdict(1, 38).contains("another value"), "two writes that were not noted");
-        assert!(verdict(0, 1).contains("missing"), "an acknowledged key is lost");
-        assert!(verdict(1, 0).contains("another value"), "keys that were never written");
+        assert!(outcome(1, 41).contains("another value"), "an acknowledged version is lost");
+        assert!(outcome(1, 38).contains("another value"), "two writes that were not noted");
+        assert!(outcome(0, 1).contains("missing"), "an acknowledged key is lost");
+        assert!(outcome(1, 0).contains("another value"), "keys that were never written");
         remove_store(&plan.dir).expect("removed");
     }
 }

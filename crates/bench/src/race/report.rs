@@ -14,7 +14,7 @@ use super::raw_disk::RawDisk;
 use super::recovery::Recovery;
 use crate::machine::Machine;
 
-/// Everything that a race has found out.
+/// All results of a race.
 #[derive(Debug, Serialize)]
 pub(super) struct Report {
     pub(super) machine: Machine,
@@ -28,11 +28,11 @@ pub(super) struct Report {
     pub(super) samples: Vec<Vec<Sample>>,
 }
 
-/// Keys at the contest's full size.
+/// Number of keys at the contest's full size.
 const CONTEST_KEYS: f64 = 64e6;
 
 impl Report {
-    /// The table and what goes with it.
+    /// Returns the table and the text around it.
     pub(super) fn text(&self) -> String {
         let mut text = self.head();
         if let Some(disk) = &self.raw_disk {
@@ -147,7 +147,7 @@ fn title(phase: Phase) -> &'static str {
     }
 }
 
-/// Bytes that went between the engine and its users.
+/// Returns the number of bytes that the engine and its users exchanged.
 fn bytes(outcome: &Outcome) -> f64 {
     outcome.operations as f64 * (KEY_LEN + VALUE_LEN) as f64
 }

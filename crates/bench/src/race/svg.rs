@@ -4,13 +4,13 @@ use std::fmt::Write as _;
 
 /// Width of a drawing.
 pub(super) const WIDTH: f64 = 720.0;
-/// Room around the axes of a panel, for words.
+/// Margin around the axes of a panel, for text.
 pub(super) const LEFT: f64 = 80.0;
 pub(super) const RIGHT: f64 = 20.0;
 pub(super) const TOP: f64 = 40.0;
 pub(super) const BOTTOM: f64 = 40.0;
 
-/// A white page of this height with `content` on it.
+/// Returns a white page of this height with `content` on it.
 pub(super) fn page(height: f64, content: &str) -> String {
     format!(
         "<svg xmlns=\"http://www.w3.org/2000/svg\" width=\"{WIDTH}\" height=\"{height}\" \
@@ -19,10 +19,10 @@ pub(super) fn page(height: f64, content: &str) -> String {
     )
 }
 
-/// The part of a page in which one thing is drawn.
+/// The part of a page with one drawing.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Panel {
-    /// Where it begins on the page.
+    /// Top edge on the page.
     pub(super) top: f64,
     pub(super) height: f64,
     /// The largest value that is drawn.
@@ -30,18 +30,18 @@ pub(super) struct Panel {
 }
 
 impl Panel {
-    /// Where the axis of time, or whatever is below, lies.
+    /// Returns the bottom edge, with the time axis.
     pub(super) fn bottom(&self) -> f64 {
         self.top + self.height - BOTTOM
     }
 
-    /// The place of a value. Above the largest one is some room.
+    /// Returns the vertical position of a value. There is some room above the largest one.
     pub(super) fn y(&self, value: f64) -> f64 {
         let bottom = self.bottom();
         bottom - value / (self.highest * 1.1) * (bottom - self.top - TOP)
     }
 
-    /// Title, unit and the lines of five values.
+    /// Draws title, unit and the grid lines of five values.
     pub(super) fn grid(&self, text: &mut String, title: &str, unit: &str) {
         let right = WIDTH - RIGHT;
         let _ = writeln!(text, "<text x=\"{LEFT}\" y=\"{:.1}\">{title}</text>", self.top + 24.0);
@@ -61,14 +61,14 @@ impl Panel {
     }
 }
 
-/// A line through points of the page; `style` is what else its element says.
+/// Draws a line through points of the page. `style` holds further attributes of the element.
 pub(super) fn line(text: &mut String, points: impl Iterator<Item = (f64, f64)>, style: &str) {
     let points: Vec<String> = points.map(|(x, y)| format!("{x:.1},{y:.1}")).collect();
     let points = points.join(" ");
     let _ = writeln!(text, "<polyline fill=\"none\" {style} points=\"{points}\"/>");
 }
 
-/// Three digits or so.
+/// Formats a number with about three digits.
 pub(super) fn number(value: f64) -> String {
     match value {
         _ if value >= 100.0 => format!("{value:.0}"),

@@ -1,10 +1,9 @@
-//! Bytes this process has read from devices, by the kernel's account: proof that a cold phase was cold and a warm one
-//! warm.
+//! Bytes that this process has read from devices, by the kernel's account: proof that a cold phase was cold and a
+//! warm one warm.
 
 use std::fs;
 
-/// Bytes read from devices so far. What the kernel does not say is 0: the account is a build
-/// option of it.
+/// Returns the number of bytes read from devices so far. It is 0 if the kernel was built without this account.
 pub(super) fn device_bytes_read() -> u64 {
     parse(&fs::read_to_string("/proc/self/io").unwrap_or_default())
 }

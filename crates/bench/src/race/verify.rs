@@ -1,15 +1,15 @@
-//! What a reader must find; anything else voids the run.
+//! Checks of everything that is read. A failure voids the run.
 
 use super::dataset::{Dataset, Key};
 use super::error::RaceError;
 
-/// How a key reads in messages.
+/// Formats a key for messages.
 pub(super) fn show(key: &[u8]) -> String {
     key.iter().map(|byte| format!("{byte:02x}")).collect()
 }
 
-/// All keys of a race, in two numbers: equal number and equal sum of keys that are all different
-/// means equal keys, but for an accident of one in 2^64.
+/// All keys of a race, in two numbers. All keys are different, so equal number and equal sum mean
+/// equal keys, except for a chance of one in 2^64.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) struct Coverage {
     count: u64,
@@ -29,8 +29,8 @@ impl Coverage {
     }
 }
 
-/// Which values one of many scanning threads compares in full. Together they compare all of them
-/// in every pass; of the others each thread looks at one word.
+/// Values that one of many scanning threads compares in full. Together the threads compare all of
+/// them in every pass. Of the other values each thread checks one word.
 #[derive(Clone, Copy, Debug)]
 pub(super) enum Share {
     All,
@@ -60,7 +60,7 @@ impl<'a> Pass<'a> {
         Self { dataset, share, last: None, met: Coverage::default() }
     }
 
-    /// Takes the next key and value.
+    /// Checks the next key and value.
     pub(super) fn see(&mut self, key: &[u8], value: &[u8]) -> Result<(), RaceError> {
         let Ok(key) = Key::try_from(key) else {
             return Err(RaceError::Void(format!("a scan met the foreign key {}", show(key))));
@@ -82,7 +82,7 @@ impl<'a> Pass<'a> {
         Ok(())
     }
 
-    /// The end of the pass: nothing may be missing.
+    /// Ends the pass: nothing may be missing.
     pub(super) fn finish(self, expected: Coverage) -> Result<(), RaceError> {
         let (met, all) = (self.met.count, expected.count);
         if met != all {
@@ -95,12 +95,12 @@ impl<'a> Pass<'a> {
     }
 }
 
-/// A value that is not what was written.
+/// Makes the error for a wrong value.
 pub(super) fn wrong_value(key: Key) -> RaceError {
     RaceError::Void(format!("key {} has another value than was written", show(&key)))
 }
 
-/// A key that was written and is not there.
+/// Makes the error for a missing key.
 pub(super) fn missing(key: Key) -> RaceError {
     RaceError::Void(format!("key {} is missing", show(&key)))
 }
@@ -114,8 +114,8 @@ mod tests {
 
     type Items = Vec<(Vec<u8>, Vec<u8>)>;
 
-    /// Scans what `items` makes of the right items, and says why the pass is void.
-    fn verdict(share: Share, items: impl FnOnce(&mut Items)) -> String {
+    /// Scans the result of `items` on the right items, and returns the reason why the pass is void.
+    fn outcome(share: Share, items: impl FnOnce(&mut Items)) -> String {
         let dataset = Dataset::new(1);
         let mut all: Items = (0..KEYS)
             .map(|number| {
@@ -134,16 +134,16 @@ mod tests {
 
     #[test]
     fn a_right_pass_is_right() {
-        assert_eq!(verdict(Share::All, |_| ()), "right");
-        assert_eq!(verdict(Share::OneOf { number: 1, threads: 7 }, |_| ()), "right");
+        assert_eq!(outcome(Share::All, |_| ()), "right");
+        assert_eq!(outcome(Share::OneOf { number: 1, threads: 7 }, |_| ()), "right");
     }
 
     #[test]
     fn whatever_is_wrong_voids_the_pass() {
         let check = |expected: &str, items: fn(&mut Items)| {
             for share in [Share::All, Share::OneOf { number: 0, threads: 1 }] {
-                let verdict = verdict(share, items);
-                assert!(verdict.contains(expected), "{verdict}");
+                let outcome = outcome(share, items);
+                assert!(outcome.contains(expected), "{outcome}");
             }
         };
         check("99 keys of 100", |items| drop(items.remove(50)));
@@ -160,8 +160,8 @@ mod tests {
     fn a_value_of_another_key_shows_to_every_thread() {
         let swap = |items: &mut Items| items[9].1 = items[10].1.clone();
         for number in 0..5 {
-            let verdict = verdict(Share::OneOf { number, threads: 5 }, swap);
-            assert!(verdict.contains("another value"), "{verdict}");
+            let outcome = outcome(Share::OneOf { number, threads: 5 }, swap);
+            assert!(outcome.contains("another value"), "{outcome}");
         }
     }
 }

@@ -8,39 +8,39 @@ use std::time::{Duration, Instant};
 
 use super::error::RaceError;
 
-/// How often progress is reported.
+/// Interval of progress reports.
 const TOLD_EVERY: Duration = Duration::from_millis(100);
 
-/// The count of one thread, on a cache line of its own so that counting costs nothing.
+/// Count of one thread, on its own cache line so that counting costs nothing.
 #[derive(Debug, Default)]
 #[repr(align(128))]
 struct Count(AtomicU64);
 
-/// What one thread of the pool sees.
+/// A thread of the pool.
 #[derive(Debug)]
 pub(super) struct PoolWorker<'a> {
-    /// Which of the threads this is, from 0.
+    /// Index of the thread, from 0.
     pub(super) number: usize,
     count: &'a Count,
     is_over: &'a AtomicBool,
 }
 
 impl PoolWorker<'_> {
-    /// Counts what was done.
+    /// Counts finished work.
     pub(super) fn count(&self, more: u64) {
-        // One writer, so a load and a store do what an addition would.
+        // There is only one writer, so a load and a store are equivalent to an addition.
         let sum = self.count.0.load(Ordering::Relaxed) + more;
         self.count.0.store(sum, Ordering::Relaxed);
     }
 
-    /// Whether another thread failed, so that going on is a waste.
+    /// Returns true if another thread failed, so that further work is useless.
     pub(super) fn is_over(&self) -> bool {
         self.is_over.load(Ordering::Relaxed)
     }
 }
 
-/// Runs `work` in this many threads and returns how long it took from the common start to the end
-/// of the last. `tell` learns how much is done, now and then.
+/// Runs `work` in this many threads and returns the time from the common start to the end of the
+/// last one. Calls `tell` with the progress at intervals.
 pub(super) fn run(
     threads: usize,
     work: impl Fn(&PoolWorker<'_>) -> Result<(), RaceError> + Sync,
@@ -58,15 +58,15 @@ pub(super) fn run(
                 barrier.wait();
                 let result = work(&worker);
                 let has_failed = result.is_err();
-                // Told before the others stop, so that the first error is the one that caused it.
+                // Sent before the others stop, so that the first error is the one that caused it.
                 // The receiver lives as long as any of these threads.
                 let _ = ended.send((Instant::now(), result));
                 is_over.fetch_or(has_failed, Ordering::Relaxed);
             });
         }
-        // Whatever is left of the channel after a panic of a thread ends the loop below.
+        // If a thread panics, dropping the last sender ends the loop below.
         drop(ended);
-        // Taken before the barrier: with more threads than cores this one may be the last to go on.
+        // Taken before the barrier: with more threads than cores, this may be the last to continue.
         let start = Instant::now();
         barrier.wait();
         let (mut last, mut first_error) = (start, None);

@@ -1,8 +1,9 @@
-//! Writing until killed, and recording what was acknowledged.
+//! Writes until killed, and records the acknowledged writes.
 //!
-//! Each thread overwrites a few keys of its own in turn, so write number `n` of a thread is of its key
-//! `n % KEYS_PER_THREAD` in version `n / KEYS_PER_THREAD`. After each completed write the thread stores its number of
-//! writes in its slot of a shared file, 8 bytes in one call into the page cache, which survives the kill. So one
+//! Each thread overwrites a few keys of its own in turn. So write number `n` of a thread is of its key `n %
+//! KEYS_PER_THREAD` in version `n / KEYS_PER_THREAD`. After each completed write the thread stores its number of
+//! writes in its slot of a shared file: 8 bytes in one call into the page cache, which survives the kill. So one
+//! number for each thread is sufficient, and at most one write of a thread can be done but not recorded.
 //! number per thread is all there is to know, and at most one write per thread can be done but not recorded.
 
 use std::fs::{File, OpenOptions};
@@ -15,11 +16,11 @@ use super::error::RaceError;
 use super::plan::Plan;
 use super::worker_pool;
 
-/// Few, so that most writes replace something and compaction has work; not so few that the store
-/// would fit one segment.
+/// Few, so that most writes replace something and compaction has work. Not so few that the store would fit one
+/// segment.
 pub(super) const KEYS_PER_THREAD: u64 = 32;
 
-/// How many writes of each thread were acknowledged.
+/// Number of acknowledged writes of each thread.
 #[derive(Debug)]
 pub(super) struct Notes {
     file: File,
@@ -28,7 +29,7 @@ pub(super) struct Notes {
 }
 
 impl Notes {
-    /// Opens the file, which is made if there is none.
+    /// Opens the file, or creates it if there is none.
     pub(super) fn open(path: &Path, threads: u32) -> Result<Self, RaceError> {
         let mut options = OpenOptions::new();
         let file = options.read(true).write(true).create(true).truncate(false).open(path);
@@ -52,7 +53,7 @@ impl Notes {
     }
 }
 
-/// Goes on where the notes end, and does not come back unless something fails.
+/// Continues after the recorded writes, and only returns if something fails.
 pub(super) fn write_on(plan: &Plan) -> Result<(), RaceError> {
     let notes = Notes::open(&plan.acknowledged(), plan.threads)?;
     let done = notes.read()?;

@@ -1,7 +1,8 @@
-//! Branches, and branches of them, made and restored while all of the logs go on, take snapshots and are pruned.
+//! Branches, and branches of branches, are created and restored while all of the logs go on, take snapshots and are
+//! pruned.
 //!
-//! Whatever happens: as long as the pin of a branch is there, everything that it continues can be restored, also when
-//! its parents were pruned long ago, and also when the pin of the branch between was removed.
+//! Guarantee: as long as the pin of a branch exists, everything that the branch continues can be restored, even if its
+//! parents were pruned long ago, and even if the pin of an intermediate branch was removed.
 
 use std::cell::RefCell;
 use std::rc::Rc;
@@ -17,10 +18,10 @@ use crate::record::{Record, log_name};
 use crate::rules::Rule;
 use crate::{Error, Group, Kind, Moment, Outcome, Owner, Restore, Right, branch, list, verify};
 
-/// Lives in an ordinary test run.
+/// Number of lives in an ordinary test run.
 const SEEDS: u64 = 20;
 
-/// What happened in a life.
+/// Counts of the events in a life.
 #[derive(Debug, Default, Clone, Copy)]
 struct Tally {
     branches: usize,
@@ -29,7 +30,7 @@ struct Tally {
     restores: usize,
 }
 
-/// What all processes of a life share.
+/// State that all processes of a life share.
 #[derive(Clone)]
 struct Life {
     lab: Lab,
@@ -59,7 +60,8 @@ impl Life {
         sleep(pause).await;
     }
 
-    /// What a log has up to a position, with what it continues, by what landed first.
+    /// Returns the entries of a log up to a position, with those of the logs it continues, by the objects that landed
+    /// first.
     fn truth(&self, url: &str, position: u64) -> Vec<String> {
         let mut state = Vec::new();
         for number in 1..=position {
@@ -76,7 +78,7 @@ impl Life {
         state
     }
 
-    /// An owner: appends, takes snapshots, prunes, and has branches made.
+    /// Runs an owner: it appends, takes snapshots, prunes, and creates branches.
     async fn own(self, url: String, steps: usize) {
         if let Err(error) = self.try_own(&url, steps).await {
             self.note::<()>(&format!("the owner of {url}"), Err(error));
@@ -174,7 +176,7 @@ impl Life {
         let found = match found {
             // Its own log was pruned, before the restore or meanwhile.
             Err(Error::History(_)) if is_pruned || floor > 1 => return Ok(()),
-            // It gave its parent up, and goes back to its own snapshot only.
+            // The branch gave up its parent, and can be restored from its own snapshot only.
             Err(Error::History(_)) if !self.holds_parent(&group).await? => return Ok(()),
             found => found?,
         };
@@ -211,7 +213,7 @@ impl Life {
         }
     }
 
-    /// When all is quiet: everything that is held can be restored, and is sound.
+    /// Checks at rest that everything that is pinned can be restored, and is sound.
     async fn check_all(&self) {
         let urls = self.urls.borrow().clone();
         for url in urls {
@@ -224,7 +226,7 @@ impl Life {
     async fn check(&self, url: &str) -> crate::Result<()> {
         let group = Group::open(&self.lab.store(0, url, self.left_out)).await?;
         let (floor, end) = (group.end().floor, group.end().number);
-        // A branch that never came to be.
+        // A branch that was never created.
         if end == 0 {
             return Ok(());
         }
@@ -232,7 +234,8 @@ impl Life {
         verify(&group, |_| {}).await?;
         for position in [floor, end] {
             match entries(&group, Moment::Position(position)).await {
-                // From a floor on, all moments behind its snapshot can be restored; before, those of the snapshot.
+                // After pruning, all moments after its snapshot can be restored; before that, those of the snapshot
+                // only.
                 Err(Error::History(_)) if floor > 1 || !self.holds_parent(&group).await? => {}
                 found => {
                     if found? != self.truth(url, position) {
@@ -246,12 +249,12 @@ impl Life {
     }
 }
 
-/// What an owner hears of its last append.
+/// Returns the outcome that an owner gets for its last append.
 fn committed(owner: &Owner) -> Outcome {
     Outcome::Committed(owner.group().end().number)
 }
 
-/// One life; the violations, and what happened.
+/// Runs one life. Returns the violations, and counts of the events.
 fn life(seed: u64, left_out: Option<Rule>) -> (Vec<String>, Tally) {
     run(LocalSet::new().run_until(async {
         let lab = Lab::new(Objects::new(), 1);
@@ -320,7 +323,7 @@ fn what_is_pinned_is_missed() {
     assert!(shown.is_some(), "no life shows that pins hold nothing");
 }
 
-/// A branch of a branch, when the one between has a snapshot of its own and has given up its pin.
+/// Tests a branch of a branch whose intermediate branch has a snapshot of its own and has given up its pin.
 fn grandchild(left_out: Option<Rule>) -> crate::Result<Vec<String>> {
     run(async {
         let lab = Lab::new(Objects::new(), 1);
@@ -349,7 +352,7 @@ fn a_branch_of_a_branch_does_not_depend_on_the_pin_between() {
     assert!(matches!(missed, Error::History(_)), "{missed}");
 }
 
-/// A log with its branch, and nothing on its way.
+/// Creates a log with its branch, with no request in flight.
 async fn pair(lab: &Lab) -> crate::Result<()> {
     let store = lab.store(0, "log", None);
     let mut owner = Owner::claim(&store, claim(1, Right::Orderly)).await?;
@@ -420,7 +423,7 @@ fn expired_pins_go_with_what_is_deleted() {
         let store = lab.store(0, "log", None);
         let mut owner = Owner::claim(&store, claim(1, Right::Orderly)).await.expect("a claim");
         append(&mut owner, &["a"]).await.expect("an append");
-        // Of a restore that died.
+        // The pin of a restore that crashed.
         drop(Restore::newest(owner.group()).await.expect("a restore"));
         let pins = || lab.objects().keys().filter(|name| name.contains("/pins/")).count();
         snapshot(&mut owner, &["a".to_owned()]).await.expect("a snapshot");

@@ -1,11 +1,11 @@
-//! Clients of a simulated server, and what their history must be.
+//! Clients of a simulated server, and the rules for their history.
 //!
-//! Each key is a register. An operation reads it or swaps its value; a swap returns the value before. Every change is an
-//! event with a number of its own, and the log holds the events of each key in order. So the order is known, and a
+//! Each key is a register. An operation reads it or swaps its value; a swap returns the value before. Every change is
+//! an event with a number of its own, and the log holds the events of each key in order. So the order is known, and a
 //! history is linearizable if
 //!
-//! - each event was written behind the one that is before it in the log, and what was returned agrees with that;
-//! - what level `bucket` has returned is in the log;
+//! - each event was written after its predecessor in the log, and the returned values agree with that;
+//! - every change that was confirmed at level `bucket` is in the log;
 //! - an operation that began after another was answered does not see, or become, an earlier event.
 
 use std::collections::BTreeMap;
@@ -17,10 +17,10 @@ use tokio::time::{Instant, sleep, timeout};
 
 use super::store::Shared;
 
-/// What can be lost at level `local`, in the time of the owner.
+/// Longest period whose changes may be lost at level `local`, in the time of the owner.
 pub(super) const INTERVAL: Duration = Duration::from_millis(400);
 
-/// How much slower than time itself a clock may run: see `lease.rs`.
+/// Lowest speed of a clock, compared with real time: see `lease.rs`.
 const SLOWEST: f64 = 0.92;
 
 /// A change of a key, as it is in the log.
@@ -28,9 +28,9 @@ const SLOWEST: f64 = 0.92;
 pub(super) struct Event {
     pub key: u8,
     pub number: u64,
-    /// The event before it, 0 for none.
+    /// Number of the event before it, 0 for none.
     pub before: u64,
-    /// When the value expires. 0: the key is not there.
+    /// Expiry of the value. 0: the key does not exist.
     pub deadline: u64,
 }
 
@@ -57,15 +57,15 @@ pub(super) enum Level {
 pub(super) struct Request {
     pub key: u8,
     pub level: Level,
-    /// The event that a swap makes, and how long its value lives, in milliseconds.
+    /// Event that a swap makes, and the lifetime of its value in milliseconds.
     pub swap: Option<(u64, u64)>,
-    /// Dropped without an answer: it is not known what became of it.
+    /// Dropped without an answer: the outcome is unknown.
     pub answer: oneshot::Sender<Answer>,
 }
 
 #[derive(Debug, Clone, Copy)]
 pub(super) enum Answer {
-    /// Another is the owner. Nothing was done.
+    /// Another server is the owner. Nothing was done.
     NotHere,
     Done {
         /// The newest event before a swap, or at a read.
@@ -74,13 +74,13 @@ pub(super) enum Answer {
         shown: u64,
         /// The latest deadline that had passed for it. 0: none.
         expired: u64,
-        /// Who executed it, and when.
+        /// Owner that executed it, and the time.
         owner: usize,
         at: Instant,
     },
 }
 
-/// An operation as its client knows it.
+/// An operation, as its client knows it.
 #[derive(Debug, Clone, Copy)]
 struct Operation {
     key: u8,
@@ -90,7 +90,7 @@ struct Operation {
     answered: Option<(Instant, Answer)>,
 }
 
-/// What all clients have done.
+/// Operations of all clients.
 #[derive(Clone, Default)]
 pub(super) struct History(Arc<Mutex<Past>>);
 
@@ -100,7 +100,7 @@ struct Past {
     operations: Vec<Operation>,
 }
 
-/// The servers that a client may send to: some are dead, and not all are owners.
+/// Servers that a client may send to: some are dead, and not all are owners.
 pub(super) type Servers = Arc<Mutex<Vec<mpsc::UnboundedSender<Request>>>>;
 
 impl History {
@@ -114,14 +114,15 @@ impl History {
         past.events
     }
 
-    /// Operations at a level that were answered.
+    /// Returns the number of answered operations at a level.
     pub fn answered(&self, level: Level) -> usize {
         let past = self.lock();
         past.operations.iter().filter(|o| o.level == level && o.answered.is_some()).count()
     }
 }
 
-/// A client: one operation after the other, for ever. One of so many swaps; 0: all read, from any server.
+/// Runs a client: one operation after the other, forever. One operation in `swaps` is a swap; 0: all are reads, from
+/// any server.
 pub(super) async fn client(world: Shared, servers: Servers, history: History, swaps: usize) {
     let below = |end: usize| world.lock().random.below(end);
     let mut server = 0;
@@ -167,7 +168,7 @@ pub(super) async fn client(world: Shared, servers: Servers, history: History, sw
 }
 
 impl History {
-    /// Checks all operations against the log. Returns how many changes that were confirmed were lost.
+    /// Checks all operations against the log. Returns the number of confirmed changes that were lost.
     pub fn check(&self, world: &Shared) -> usize {
         let events: Vec<Event> = {
             let world = world.lock();
@@ -192,7 +193,7 @@ impl History {
     }
 }
 
-/// The place of each event among those of its key, from 1 on, with the one before.
+/// Returns the position of each event among those of its key, from 1 on, with the event before.
 fn places(events: &[Event], wrong: &mut Vec<String>) -> BTreeMap<u64, (usize, u64)> {
     let mut last = BTreeMap::<u8, (u64, usize)>::new();
     let mut places = BTreeMap::new();
@@ -209,7 +210,7 @@ fn places(events: &[Event], wrong: &mut Vec<String>) -> BTreeMap<u64, (usize, u6
     places
 }
 
-/// The place of what an operation has become or seen. `None`: it is not in the log.
+/// Returns the position of the event that an operation made or saw. `None`: it is not in the log.
 fn place(
     operation: &Operation,
     places: &BTreeMap<u64, (usize, u64)>,
@@ -236,7 +237,7 @@ fn place(
     place.map(|(place, _)| place)
 }
 
-/// What began after another was answered comes after it.
+/// Checks that an operation comes after every one that was answered before it began.
 fn check_times(placed: &[(&Operation, usize)], wrong: &mut Vec<String>) {
     let mut by_begin = placed.to_vec();
     by_begin.sort_by_key(|(operation, _)| operation.began);
@@ -260,7 +261,7 @@ fn check_times(placed: &[(&Operation, usize)], wrong: &mut Vec<String>) {
     }
 }
 
-/// A value whose deadline was seen to have passed is not shown any more, nor another with a deadline before that.
+/// Checks that a value is not shown once its deadline was seen to have passed, nor another with an earlier deadline.
 fn check_expiry(placed: &[(&Operation, usize)], wrong: &mut Vec<String>) {
     for (operation, _) in placed {
         let Some((at, Answer::Done { expired, .. })) = operation.answered else { continue };
@@ -277,7 +278,7 @@ fn check_expiry(placed: &[(&Operation, usize)], wrong: &mut Vec<String>) {
     }
 }
 
-/// What one owner has confirmed at level `local` and did not bring into the log is of one interval.
+/// Checks that the changes an owner confirmed at level `local` and did not write to the log fall in one interval.
 fn check_lost(lost: &[&Operation], wrong: &mut Vec<String>) -> usize {
     let mut owners = BTreeMap::<usize, (Instant, Instant)>::new();
     let mut count = 0;

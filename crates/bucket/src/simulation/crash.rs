@@ -1,8 +1,9 @@
-//! Every operation, cut short at every point: behind each request, before and after it took effect. The process dies,
-//! or drops the future and goes on. What was on its way is lost, or lands before or after the next process claims.
+//! Interrupts every operation at every point: after each request, before and after the request took effect. The
+//! process dies, or drops the future and goes on. Requests in flight are lost, or land before or after the next
+//! process claims.
 //!
-//! Whatever happens: all that was confirmed is there, once; what was cut short is there as a whole or not at all; the
-//! log is sound, and can be pruned, branched and gone on with.
+//! Guarantee: all confirmed entries are there, once; the interrupted operation is there as a whole or not at all; the
+//! log is sound, and can be pruned, branched and continued.
 
 use std::pin::pin;
 
@@ -19,11 +20,11 @@ use crate::{
 const LOG: &str = "log";
 const CHILD: &str = "child";
 
-/// Longer than a piece, and so in several.
+/// Longer than a piece, and so split into several.
 const LARGE: &str = "a large entry: 0123456789 abcdefghijklmnopqrstuvwxyz 9876543210 zyxwvutsrqponmlkjihgfedcba, \
                      and once more: 0123456789 abcdefghijklmnopqrstuvwxyz 9876543210 zyxwvutsrqponmlkjihgfedcba";
 
-/// What is cut short.
+/// The interrupted operation.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Operation {
     Claim,
@@ -55,7 +56,7 @@ const OPERATIONS: [Operation; 12] = [
     Operation::Probe,
 ];
 
-/// What becomes of the requests that had not landed.
+/// Fate of the requests that had not landed.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum OnTheWay {
     Lost,
@@ -63,7 +64,7 @@ enum OnTheWay {
     BehindTheNext,
 }
 
-/// A log, its owner, and what is in it.
+/// A log, its owner, and the expected entries.
 struct Setting {
     lab: Lab,
     owner: Option<Owner>,
@@ -86,7 +87,7 @@ impl Setting {
         Self { lab, owner: Some(owner), state }
     }
 
-    /// The operation. Its outcome says whether entries of its own are in the log now.
+    /// Runs the operation. Its outcome says whether entries of its own are in the log now.
     fn operate(&mut self, operation: Operation) -> LocalBoxFuture<'_, crate::Result<()>> {
         let (store, child) = (self.lab.store(0, LOG, None), self.lab.store(0, CHILD, None));
         let released = (operation == Operation::Release).then(|| self.owner.take()).flatten();
@@ -135,7 +136,7 @@ impl Setting {
         .boxed_local()
     }
 
-    /// What the operation adds, if it counts.
+    /// Returns the entries that the operation adds, if it takes effect.
     fn added(operation: Operation) -> Vec<String> {
         match operation {
             Operation::Append => vec!["x".into()],
@@ -144,7 +145,8 @@ impl Setting {
         }
     }
 
-    /// The next process, or this one if it has only dropped the future: it finishes what is in flight, and appends.
+    /// Runs the next process, or this one if it has only dropped the future: it finishes the append in flight, and
+    /// appends.
     async fn go_on(&mut self, operation: Operation, dies: bool, on_the_way: OnTheWay) {
         if on_the_way == OnTheWay::BeforeTheNext {
             self.lab.land();
@@ -165,7 +167,7 @@ impl Setting {
             self.lab.land();
         }
         let outcome = append(&mut owner, &["next"]).await.expect("the next append");
-        // A CLAIM that was cut short may land behind the next one, and depose it.
+        // An interrupted CLAIM may land after the next one, and depose it.
         if !(operation == Operation::Claim && on_the_way == OnTheWay::BehindTheNext) {
             assert!(matches!(outcome, Outcome::Committed(_)), "{outcome:?}");
         }
@@ -175,7 +177,7 @@ impl Setting {
         self.owner = Some(owner);
     }
 
-    /// All that is confirmed is there, and the log is sound, before and after it was pruned.
+    /// Checks that all confirmed entries are there, and that the log is sound, before and after pruning.
     async fn check(&mut self, operation: Operation) {
         let store = self.lab.store(0, LOG, None);
         let group = Group::open(&store).await.expect("the log");
@@ -199,7 +201,7 @@ impl Setting {
         self.check_child(operation).await;
     }
 
-    /// A branch is there as a whole, or can be made.
+    /// Checks that a branch exists as a whole, or can be created.
     async fn check_child(&self, operation: Operation) {
         let (store, child) = (self.lab.store(0, LOG, None), self.lab.store(0, CHILD, None));
         let mut group = Group::open(&child).await.expect("the child");
@@ -217,16 +219,16 @@ impl Setting {
     }
 }
 
-/// Cuts an operation short behind so many points. Whether it had come to its end by then.
+/// Interrupts an operation after `steps` points. Returns true if it had finished by then.
 async fn cut(operation: Operation, steps: usize, dies: bool, on_the_way: OnTheWay) -> bool {
     let mut setting = Setting::new().await;
     let lab = setting.lab.clone();
-    lab.gate(0);
+    lab.require_permits(0);
     let ended = {
         let mut running = pin!(setting.operate(operation));
         lab.steps(0, running.as_mut(), steps).await
     };
-    lab.open_gates();
+    lab.permit_all();
     if on_the_way == OnTheWay::Lost {
         lab.lose();
     }
@@ -236,7 +238,7 @@ async fn cut(operation: Operation, steps: usize, dies: bool, on_the_way: OnTheWa
         setting.state.extend(Setting::added(operation));
     }
     setting.go_on(operation, dies, on_the_way).await;
-    // What it had was counted as confirmed.
+    // Its entries were counted as confirmed.
     let open = if is_done { Operation::List } else { operation };
     setting.check(open).await;
     if operation == Operation::Branch {
@@ -245,7 +247,7 @@ async fn cut(operation: Operation, steps: usize, dies: bool, on_the_way: OnTheWa
     is_done
 }
 
-/// A process dies or goes on, each with three fates of the request that is on its way.
+/// Number of combinations: a process dies or goes on, each with three fates of the request in flight.
 const WAYS: usize = 6;
 
 #[test]
@@ -260,7 +262,7 @@ fn an_operation_can_be_cut_short_at_every_point() {
                 continue;
             }
             let mut is_done = true;
-            // Another way at each point, or several.
+            // A different combination at each point, or several.
             for way in steps..steps + WAYS.min(effort(1)) {
                 let dies = way / 3 % 2 == 0;
                 let on_the_way =
@@ -312,7 +314,7 @@ fn expired_credentials_are_an_error_and_nothing_is_lost() {
             let mut setting = Setting::new().await;
             let lab = setting.lab.clone();
             lab.expire(true);
-            // An append is repeated for as long as it takes.
+            // An append is retried for as long as it takes.
             let outcome = timeout(Duration::from_secs(600), setting.operate(operation)).await;
             if let Ok(outcome) = outcome {
                 let error = outcome.expect_err("no credentials");
@@ -335,7 +337,7 @@ fn a_restore_whose_next_is_dropped_loses_nothing() {
             let group = Group::open(&lab.store(0, LOG, None)).await.expect("the log");
             let mut restore = Restore::newest(&group).await.expect("a restore");
             let mut read = Entries::default();
-            lab.gate(0);
+            lab.require_permits(0);
             let mut is_open = false;
             loop {
                 let item = match is_open {
@@ -344,9 +346,9 @@ fn a_restore_whose_next_is_dropped_loses_nothing() {
                         let next = pin!(restore.next());
                         match lab.steps(0, next, steps).await {
                             Some(item) => item,
-                            // Dropped.
+                            // The future is dropped.
                             None => {
-                                lab.open_gates();
+                                lab.permit_all();
                                 is_open = true;
                                 continue;
                             }
@@ -358,7 +360,7 @@ fn a_restore_whose_next_is_dropped_loses_nothing() {
                     None => break,
                 }
             }
-            lab.open_gates();
+            lab.permit_all();
             restore.finish().await.expect("no pin is left");
             assert_eq!(read.finish(), setting.state);
         });
@@ -371,7 +373,7 @@ fn a_snapshot_with_a_gap_is_refused() {
         let mut setting = Setting::new().await;
         let owner = setting.owner.as_mut().expect("an owner");
         let mut upload = owner.begin_snapshot(4).await.expect("an upload");
-        // A part fails for good: from then on, what was written is not whole.
+        // A part fails for good: from then on, the upload is incomplete.
         setting.lab.expire(true);
         let mut failures = 0;
         for _ in 0..20 {
@@ -395,7 +397,7 @@ fn a_snapshot_behind_a_newer_one_is_refused() {
         append(owner, &["d"]).await.expect("an append");
         let state: Vec<String> = state.into_iter().chain(["d".into()]).collect();
         snapshot(owner, &state).await.expect("the new one");
-        // Another process prunes, which deletes what the older one is made of.
+        // Another process prunes, which deletes the parts of the older snapshot.
         prune(&setting.lab.store(1, LOG, None)).await.expect("pruning");
         let refused = owner.snapshot(old).await.expect_err("it is of no use").to_string();
         assert!(refused.contains("of no use"), "{refused}");

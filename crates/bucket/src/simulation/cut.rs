@@ -1,4 +1,4 @@
-//! The store as one machine sees it, which can be cut off from it.
+//! The store as one machine sees it, with a connection that can be cut.
 
 use std::fmt;
 use std::sync::Arc;
@@ -16,13 +16,13 @@ use tokio::time::sleep;
 
 use super::store::Shared;
 
-/// Requests that are sent before a moment are not answered, and all have a long way.
+/// Requests before a moment get no answer, and all requests have additional latency.
 #[derive(Clone)]
 pub(super) struct Cut {
     pub world: Shared,
     /// Milliseconds since the start of the life.
     pub until: Arc<AtomicU64>,
-    /// How long the way to the store takes at most, in milliseconds, beyond what it takes everybody.
+    /// Upper bound of the additional latency of this machine, in milliseconds.
     pub way: u64,
 }
 

@@ -1,7 +1,7 @@
-//! Every object of a small log and its branch: missing, cut, with a changed bit, in another's place, of another log, of
-//! absurd size; and objects whose checksums are right and whose fields are absurd.
+//! Damages every object of a small log and its branch: missing, truncated, with a flipped bit, under another object's
+//! name, of another log, of absurd size; or with valid checksums and absurd fields.
 //!
-//! Whatever is there: an error, or the right data. No panic, and no end that never comes.
+//! Every operation must return an error, or the correct data. It must not panic, and must come to an end.
 
 use bytes::Bytes;
 use tierce_harness::effort;
@@ -14,8 +14,8 @@ use crate::{Error, Group, Moment, Outcome, Owner, Retention, Right, branch, list
 const LARGE: &str =
     "an entry in two pieces: 0123456789 abcdefghijklmnopqrstuvwxyz 9876543210 zyxwvutsrqponm";
 
-/// CLAIM, a, LARGE, SNAPSHOT at 3, b, LARGE, CLAIM, c, SNAPSHOT at 8, d; pruned to 9, but for what the branch at 5
-/// needs. In the branch: BRANCH, CLAIM, e.
+/// Creates a log: CLAIM, a, LARGE, SNAPSHOT at 3, b, LARGE, CLAIM, c, SNAPSHOT at 8, d; pruned to 9, except for the
+/// objects that the branch at 5 needs. In the branch: BRANCH, CLAIM, e.
 async fn make(lab: &Lab) -> crate::Result<()> {
     let store = lab.store(0, "log", None);
     let mut owner = Owner::claim(&store, claim(1, Right::Orderly)).await?;
@@ -48,7 +48,7 @@ fn undamaged() -> Objects {
     })
 }
 
-/// What there is at a position.
+/// Returns the entries at a position.
 fn truth(url: &str, position: u64) -> Vec<String> {
     let all = match url {
         "log" => vec![(2, "a"), (3, LARGE), (5, "b"), (6, LARGE), (8, "c"), (10, "d")],
@@ -58,7 +58,7 @@ fn truth(url: &str, position: u64) -> Vec<String> {
     before.map(|(_, entry)| entry.to_owned()).collect()
 }
 
-/// Restores moments of a log. What is returned must be right.
+/// Restores moments of a log. The returned data must be correct.
 async fn restore_all(lab: &Lab, url: &str) -> crate::Result<()> {
     let group = Group::open(&lab.store(0, url, None)).await?;
     let end = group.end().number;
@@ -79,7 +79,7 @@ async fn restore_all(lab: &Lab, url: &str) -> crate::Result<()> {
     outcome
 }
 
-/// Everything that reads, and then everything that writes. The first error of each kind.
+/// Runs every read operation, and then every write operation. Returns the first error of each kind.
 async fn try_all(lab: &Lab) -> Vec<crate::Result<()>> {
     let mut outcomes = Vec::new();
     for url in ["log", "child"] {
@@ -99,7 +99,7 @@ async fn try_all(lab: &Lab) -> Vec<crate::Result<()>> {
         async {
             let mut owner = Owner::claim(&store, claim(3, Right::Force)).await?;
             let number = owner.group().end().number;
-            // A process that goes on knows what came before.
+            // A process that goes on knows the state before its claim.
             let state = entries(owner.group(), Moment::Newest).await?;
             assert_eq!(state, truth("log", number - 1));
             let outcome = append(&mut owner, &["new"]).await?;
@@ -115,12 +115,12 @@ async fn try_all(lab: &Lab) -> Vec<crate::Result<()>> {
     outcomes
 }
 
-/// Does all of that with damaged objects. Whether an error was found.
+/// Runs all of that with damaged objects. Returns true if an error was found.
 fn found(what: &str, objects: Objects) -> bool {
     !errors(what, objects).is_empty()
 }
 
-/// The errors, each of which names an object.
+/// Returns the errors, each of which names an object.
 fn errors(what: &str, objects: Objects) -> Vec<Error> {
     let outcomes = run(async {
         let lab = Lab::new(objects, 1);
@@ -136,9 +136,9 @@ fn errors(what: &str, objects: Objects) -> Vec<Error> {
     errors
 }
 
-/// Whether a log needs this object, and looks at what is in it.
+/// Returns true if a log needs this object, and reads its content.
 fn is_needed(name: &str) -> bool {
-    // The floor is a name alone. Records 6 and 8 lie behind the branch and below the floor.
+    // Only the name of the floor counts. Records 6 and 8 lie after the branch and below the floor.
     let spared = [log_name(6), log_name(8), "blob/00000000000000000006".into(), "floor/".into()];
     !spared.iter().any(|spared| name.starts_with(&format!("log/{spared}")))
 }
@@ -201,7 +201,7 @@ fn an_object_of_another_log_is_found() {
     let good = undamaged();
     let other = run(async {
         let lab = Lab::new(Objects::new(), 1);
-        // Other ids for everything.
+        // Use different ids for everything.
         for _ in 0..1000 {
             crate::Env::random(&lab);
         }
@@ -214,14 +214,14 @@ fn an_object_of_another_log_is_found() {
         objects.insert(name.clone(), foreign.clone());
         assert!(found(name, objects) || !is_needed(name), "{name}");
     }
-    // All of the log, below the same branch.
+    // The whole log, below the same branch.
     let mut objects: Objects =
         other.into_iter().filter(|(name, _)| name.starts_with("log/")).collect();
     objects.extend(good.into_iter().filter(|(name, _)| name.starts_with("child/")));
     assert!(found("the parent replaced", objects));
 }
 
-/// The objects up to a record, which is now the last of its log.
+/// Returns the objects up to a record, which becomes the last of its log.
 fn up_to(good: &Objects, number: u64) -> Objects {
     let after = format!("log/{}", log_name(number + 1));
     let mut objects = good.clone();
@@ -238,7 +238,7 @@ fn absurd_fields_with_right_checksums_are_errors_at_most() {
         let name = format!("log/{}", log_name(number));
         let object = &good[&name];
         for at in (10..object.len().saturating_sub(7)).step_by(2) {
-            // Two other values at each place, or all four.
+            // Two other values for each field, or all four.
             for value in absurd.iter().cycle().skip(at).take(absurd.len().min(effort(2))) {
                 let mut bytes = object.to_vec();
                 let len = value.len().min(bytes.len() - at);
@@ -260,7 +260,7 @@ fn an_absurd_manifest_is_an_error_at_most() {
     for at in 8..manifest.len().saturating_sub(7) {
         let mut bytes = manifest.to_vec();
         bytes[at..at + 8].copy_from_slice(&[0xff; 8]);
-        // The record has the hash of it, behind position, hash and nonce.
+        // The record has its hash, after position, hash and nonce.
         let mut pointing = good[&record].to_vec();
         let field = HEADER_LEN + 8 + 32 + 16;
         pointing[field..field + 32].copy_from_slice(&hash(&bytes));
@@ -297,7 +297,7 @@ fn absurd_names_are_errors_at_most() {
             }
         }
     }
-    // A row of objects that never ends for a search that doubles its steps.
+    // A series of objects that never ends for a search that doubles its steps.
     let mut objects = good.clone();
     let last = good[&format!("log/{}", log_name(10))].clone();
     for power in 0..64 {
@@ -307,7 +307,7 @@ fn absurd_names_are_errors_at_most() {
     no_panic("a row without an end", objects);
 }
 
-/// Reads and writes what is damaged on purpose. Data that a right checksum vouches for may be anything.
+/// Reads and writes deliberately damaged data. Data with a valid checksum may be anything.
 fn no_panic(what: &str, objects: Objects) {
     run(async {
         let lab = Lab::new(objects, 1);

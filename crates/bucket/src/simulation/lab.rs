@@ -1,8 +1,8 @@
-//! A store whose requests go on only when they are let: to try every order of the requests of two processes, and to
-//! stop a process behind each of its requests.
+//! A store whose requests proceed only when permitted, to try every order of the requests of two processes, and to
+//! stop a process after each of its requests.
 //!
-//! A request waits before it takes effect, and once more before its answer arrives. Each process has a lane of its own,
-//! in which requests pass freely or by permits, one at a time.
+//! A request waits before it takes effect, and once more before its answer arrives. Each process has a lane of its
+//! own, in which requests pass freely or by permits, one at a time.
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -30,18 +30,18 @@ use crate::{Claim, Group, Item, Moment, Owner, Restore, Right, Store, Tuning};
 
 pub(super) type Objects = BTreeMap<String, Bytes>;
 
-/// What is in the store, and what ever was.
+/// Present and past objects of the store.
 #[derive(Default)]
 pub(super) struct Contents {
     pub now: Objects,
-    /// What came first under each name.
+    /// First object under each name.
     pub past: Objects,
 }
 
-/// What a request does to the store when it lands.
+/// Effect of a request on the store when it lands.
 type Effect<T> = Box<dyn FnOnce(&mut Contents) -> Result<T> + Send>;
 
-/// What happens to one request.
+/// Fault of one request.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Fault {
     /// 503 SlowDown: it has no effect.
@@ -55,22 +55,22 @@ pub(super) enum Fault {
 #[derive(Default)]
 struct State {
     contents: Contents,
-    lanes: Vec<Lane>,
-    /// Requests whose sender was dropped, or was answered with an error before they took effect.
+    processes: Vec<ProcessState>,
+    /// Requests in flight whose sender was dropped, or got an error before they took effect.
     on_the_way: Vec<Effect<()>>,
     randoms: u64,
     requests: usize,
     fault: Option<(usize, Fault)>,
-    /// All requests fail: the credentials have expired.
+    /// True if all requests fail: the credentials have expired.
     has_expired: bool,
     weather: Option<Weather>,
-    /// Lists come in another order than that of the names.
+    /// True if lists come in a different order from that of the names.
     lists_backwards: bool,
-    /// No list shows this object.
+    /// Object that no list shows.
     unlisted: Option<String>,
 }
 
-/// Requests take their time, and one in so many meets a fault.
+/// Latency of requests, and the rate of faults.
 struct Weather {
     random: Random,
     way_ms: u64,
@@ -78,29 +78,29 @@ struct Weather {
 }
 
 #[derive(Default)]
-struct Lane {
+struct ProcessState {
     needs_permits: bool,
     permits: usize,
     waiting: Vec<Waker>,
 }
 
-/// The store as the process of one lane sees it.
+/// The store, as one process sees it.
 #[derive(Clone)]
 pub(super) struct Lab {
     state: Arc<Mutex<State>>,
-    lane: usize,
+    process: usize,
     start: Instant,
 }
 
 impl Lab {
-    /// A store with these objects and so many lanes, in which requests pass freely.
-    pub fn new(objects: Objects, lanes: usize) -> Self {
-        let lanes = (0..lanes).map(|_| Lane::default()).collect();
+    /// Creates a store with these objects and a number of processes, whose requests pass freely.
+    pub fn new(objects: Objects, processes: usize) -> Self {
+        let processes = (0..processes).map(|_| ProcessState::default()).collect();
         let contents = Contents { past: objects.clone(), now: objects };
-        // None that was drawn when these were made.
+        // Differs from all numbers drawn when these objects were made.
         let randoms = (contents.now.len() as u64) << 32;
-        let state = State { contents, lanes, randoms, ..State::default() };
-        Self { state: Arc::new(Mutex::new(state)), lane: 0, start: Instant::now() }
+        let state = State { contents, processes, randoms, ..State::default() };
+        Self { state: Arc::new(Mutex::new(state)), process: 0, start: Instant::now() }
     }
 
     fn lock(&self) -> MutexGuard<'_, State> {
@@ -111,12 +111,12 @@ impl Lab {
         self.lock().contents.now.clone()
     }
 
-    /// What came first under a name.
+    /// Returns the first object under a name.
     pub fn past(&self, name: &str) -> Option<Bytes> {
         self.lock().contents.past.get(name).cloned()
     }
 
-    /// From now on, requests take their time, and some meet a fault. 0: none do.
+    /// From now on, requests have a latency, and some meet a fault. 0: none do.
     pub fn let_weather_in(&self, random: Random, way_ms: u64, faults: usize) {
         self.lock().weather = Some(Weather { random, way_ms, faults });
     }
@@ -125,7 +125,7 @@ impl Lab {
         self.lock().weather.as_mut().map_or(0, |weather| weather.random.below(end))
     }
 
-    /// From now on, lists come in another order than that of the names.
+    /// From now on, lists come in a different order from that of the names.
     pub fn list_backwards(&self) {
         self.lock().lists_backwards = true;
     }
@@ -135,9 +135,9 @@ impl Lab {
         self.lock().unlisted = Some(name.to_owned());
     }
 
-    /// The group at a prefix, as a process in a lane sees it.
-    pub fn store(&self, lane: usize, prefix: &str, left_out: Option<Rule>) -> Store {
-        let lab = Self { lane, ..self.clone() };
+    /// Returns the group at a prefix, as a process sees it.
+    pub fn store(&self, process: usize, prefix: &str, left_out: Option<Rule>) -> Store {
+        let lab = Self { process, ..self.clone() };
         let tuning = Tuning {
             attempt: Duration::from_secs(2),
             pause_min: Duration::from_millis(10),
@@ -150,7 +150,7 @@ impl Lab {
         };
         let sibling = lab.clone();
         let siblings: crate::Siblings =
-            Arc::new(move |url| Ok(sibling.store(sibling.lane, url, left_out)));
+            Arc::new(move |url| Ok(sibling.store(sibling.process, url, left_out)));
         let env = Arc::new(lab.clone());
         let mut store = Store::with(Arc::new(lab), Path::from(prefix), prefix, env, tuning)
             .with_siblings(siblings);
@@ -158,30 +158,30 @@ impl Lab {
         store
     }
 
-    /// From now on, requests of a lane need permits.
-    pub fn gate(&self, lane: usize) {
-        self.lock().lanes[lane].needs_permits = true;
+    /// From now on, requests of a process need permits.
+    pub fn require_permits(&self, process: usize) {
+        self.lock().processes[process].needs_permits = true;
     }
 
     /// From now on, requests pass.
-    pub fn open_gates(&self) {
-        for lane in &mut self.lock().lanes {
-            lane.needs_permits = false;
-            lane.waiting.drain(..).for_each(Waker::wake);
+    pub fn permit_all(&self) {
+        for process in &mut self.lock().processes {
+            process.needs_permits = false;
+            process.waiting.drain(..).for_each(Waker::wake);
         }
     }
 
-    fn permit(&self, lane: usize) {
-        let lane = &mut self.lock().lanes[lane];
-        lane.permits += 1;
-        lane.waiting.drain(..).for_each(Waker::wake);
+    fn permit(&self, process: usize) {
+        let process = &mut self.lock().processes[process];
+        process.permits += 1;
+        process.waiting.drain(..).for_each(Waker::wake);
     }
 
     pub fn requests(&self) -> usize {
         self.lock().requests
     }
 
-    /// The request after so many others meets a fault.
+    /// Plans a fault for the request after so many others.
     pub fn plan(&self, after: usize, fault: Fault) {
         let at = self.requests() + after;
         self.lock().fault = Some((at, fault));
@@ -191,34 +191,34 @@ impl Lab {
         self.lock().has_expired = has_expired;
     }
 
-    /// What is on its way takes effect now.
+    /// Lets the requests in flight take effect now.
     pub fn land(&self) {
         let mut state = self.lock();
         for request in std::mem::take(&mut state.on_the_way) {
-            // Its sender hears nothing of it any more.
+            // Its sender gets no answer any more.
             drop(request(&mut state.contents));
         }
     }
 
-    /// What is on its way is lost.
+    /// Drops the requests in flight.
     pub fn lose(&self) {
         self.lock().on_the_way.clear();
     }
 
-    /// Lets a process in a gated lane pass so many points, or come to its end. `None`: it has not.
+    /// Lets a process that needs permits pass `steps` points, or finish. `None`: it has not finished.
     pub async fn steps<F: Future>(
         &self,
-        lane: usize,
-        mut process: Pin<&mut F>,
+        process: usize,
+        mut work: Pin<&mut F>,
         steps: usize,
     ) -> Option<F::Output> {
         for left in (0..=steps).rev() {
-            let polled = poll_fn(|context| Poll::Ready(process.as_mut().poll(context))).await;
+            let polled = poll_fn(|context| Poll::Ready(work.as_mut().poll(context))).await;
             if let Poll::Ready(output) = polled {
                 return Some(output);
             }
             if left > 0 {
-                self.permit(lane);
+                self.permit(process);
             }
         }
         None
@@ -226,15 +226,15 @@ impl Lab {
 
     async fn pass(&self) {
         poll_fn(|context| {
-            let lane = &mut self.lock().lanes[self.lane];
-            if !lane.needs_permits {
+            let process = &mut self.lock().processes[self.process];
+            if !process.needs_permits {
                 return Poll::Ready(());
             }
-            if lane.permits > 0 {
-                lane.permits -= 1;
+            if process.permits > 0 {
+                process.permits -= 1;
                 return Poll::Ready(());
             }
-            lane.waiting.push(context.waker().clone());
+            process.waiting.push(context.waker().clone());
             Poll::Pending
         })
         .await;
@@ -269,7 +269,7 @@ impl Lab {
                 sent.effect = None;
                 return Err(failure("503 SlowDown"));
             }
-            // What was sent is on its way.
+            // The request is in flight.
             Some(Fault::Late) => return Err(failure("500 Internal Server Error")),
             Some(Fault::Landed) | None => {}
         }
@@ -294,7 +294,7 @@ impl Weather {
     }
 }
 
-/// A request that has not taken effect. If its sender dies, it is on its way.
+/// A request that has not taken effect. If its sender dies, it stays in flight.
 struct Sent<'l, T: 'static> {
     lab: &'l Lab,
     effect: Option<Effect<T>>,
@@ -367,7 +367,7 @@ impl ObjectStore for Lab {
         self.list_with_offset(prefix, &folder)
     }
 
-    /// In one request, so that it shows one moment.
+    /// Lists in one request, so that the list shows one moment.
     fn list_with_offset(
         &self,
         prefix: Option<&Path>,
@@ -472,7 +472,7 @@ pub(super) async fn snapshot(owner: &mut Owner, state: &[String]) -> crate::Resu
     owner.snapshot(uploaded).await
 }
 
-/// Prunes what may be pruned, at once.
+/// Prunes everything that may be pruned, at once.
 pub(super) async fn prune(store: &Store) -> crate::Result<u64> {
     let mut group = Group::open(store).await?;
     match group.prune(crate::Retention { keep: Duration::ZERO }).await? {
@@ -481,7 +481,7 @@ pub(super) async fn prune(store: &Store) -> crate::Result<u64> {
     }
 }
 
-/// All entries at a moment, from the snapshot and the batches after it.
+/// Returns all entries at a moment, from the snapshot and the batches after it.
 pub(super) async fn entries(group: &Group, moment: Moment) -> crate::Result<Vec<String>> {
     let mut restore = Restore::at(group, moment).await?;
     let mut read = Entries::default();

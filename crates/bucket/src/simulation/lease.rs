@@ -1,10 +1,10 @@
 //! Lives of a log with servers that follow and take over, and with their clients.
 //!
-//! Some servers are killed and started again, and all are stopped at any step, for longer than a lease as well: before
-//! an operation is executed, between that and the look at the lease, and between the look and the reply. Their settings
-//! differ, machines are cut off from the store, clocks of the day are off and jump, and the clocks of leases run apart,
-//! by less than the margin allows. Whatever happens, the history of the clients is as `clients.rs` says, and a server
-//! that keeps reading is not passed by.
+//! Some servers are killed and restarted. All are stopped at any step, also for longer than a lease: before an
+//! operation is executed, between the execution and the check of the lease, and between that check and the reply.
+//! Their settings differ, machines are cut off from the store, wall clocks are off and jump, and the clocks of leases
+//! drift, by less than the margin allows. The history of the clients must be as `clients.rs` says, and a server that
+//! keeps reading must not be overtaken by pruning.
 
 use std::sync::atomic::{AtomicI64, AtomicU64, Ordering::Relaxed};
 use std::sync::{Arc, Mutex};
@@ -25,16 +25,16 @@ use super::{each_is_missed, seeds};
 use crate::rules::Rule;
 use crate::{Claim, Env, Right, Store, Tuning};
 
-/// Lives; in one of a hundred, pruning passes a follower by.
+/// Number of lives; in one of a hundred, pruning overtakes a follower.
 const SEEDS: u64 = 60;
 
-/// An owner is overtaken in one of a hundred lives: in those of the seeds 172 and 177.
+/// A follower is overtaken in one of a hundred lives: in those of the seeds 172 and 177.
 const FIRST_SEED: u64 = 118;
 
-/// The margin is this part of the lease. The clock of a follower may run faster than that of the owner by as much.
+/// Margin as a part of the lease. The clock of a follower may run faster than that of the owner by as much.
 const MARGIN: f64 = 0.2;
 
-/// How fast the clocks of leases run. The fastest runs 19.6 % faster than the slowest.
+/// Speeds of the clocks of leases. The fastest runs 19.6 % faster than the slowest.
 const RATES: [f64; 3] = [1.0, 0.92, 1.1];
 
 /// The leases of one life.
@@ -44,7 +44,7 @@ const LEASES_MS: [[u64; 3]; 3] = [[300, 1_000, 3_000], [1_000, 1_000, 2_000], [3
 struct Clocks {
     world: Shared,
     rate: f64,
-    /// How far the time of day is off, in milliseconds.
+    /// Error of the wall clock, in milliseconds.
     skew: Arc<AtomicI64>,
 }
 
@@ -79,11 +79,11 @@ struct Life {
     servers: Servers,
     left_out: Option<Rule>,
     started: usize,
-    /// The shortest is the first.
+    /// Leases of the servers; the first is the shortest.
     leases: [u64; 3],
-    /// A server is stopped at one in so many steps.
+    /// A server is stopped at one of this many steps.
     pauses: usize,
-    /// One machine has a long way to the store.
+    /// Additional latency of one machine's requests.
     way: u64,
     /// The node of the newest owner.
     owner: Arc<AtomicU64>,
@@ -134,7 +134,7 @@ impl Life {
         store
     }
 
-    /// Starts a server on a machine where none runs.
+    /// Starts a server on a machine that has none.
     fn start(&mut self, machine: &mut Machine) {
         self.started += 1;
         let lease = Duration::from_millis(self.leases[self.below(3)]);
@@ -167,8 +167,8 @@ impl Life {
             inbox,
         };
         machine.control = Arc::default();
-        let gate = Gate::new(server.live(), Arc::clone(&machine.control));
-        machine.task = Some(spawn_local(gate));
+        let require_permits = Gate::new(server.live(), Arc::clone(&machine.control));
+        machine.task = Some(spawn_local(require_permits));
     }
 
     async fn chaos(&mut self) {
@@ -222,7 +222,7 @@ impl Life {
     }
 }
 
-/// One life; the violations, and what happened.
+/// Runs one life. Returns the violations, and counts of the events.
 fn life(seed: u64, left_out: Option<Rule>) -> (Vec<String>, Seen) {
     let runtime = tokio::runtime::Builder::new_current_thread()
         .enable_time()
@@ -237,7 +237,7 @@ fn life(seed: u64, left_out: Option<Rule>) -> (Vec<String>, Seen) {
         let mut life = Life::new(world, left_out);
         life.chaos().await;
         life.world.lock().faults = 0;
-        // Everything on its way lands.
+        // All requests in flight land.
         sleep(Duration::from_secs(100)).await;
         life.world.lock().check_history();
         let lost = life.history.check(&life.world);
@@ -268,7 +268,7 @@ fn clients_see_one_history_whatever_happens() {
 fn every_rule_of_leases_is_missed() {
     let rules = [
         (Rule::FreshClock, 260),
-        (Rule::GateReads, 6),
+        (Rule::ReadsWaitForCommit, 6),
         (Rule::FromReceipt, 4),
         (Rule::Margin, 43),
         (Rule::FirstAttempt, 35),

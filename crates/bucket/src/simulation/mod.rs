@@ -1,17 +1,18 @@
 //! Lives of a log in a store that loses, delays, repeats and refuses requests, each driven by a seed, in virtual time.
 //!
-//! Processes start with a right to claim or by force, while others still live; they are stopped, killed between any two
-//! steps, and started again on the same or another machine, whose clocks are off. Readers restore beside pruning.
-//! Whatever happens:
+//! Processes start with a right to claim or by force, while others still run; they are stopped, killed between any two
+//! steps, and restarted on the same or another machine, whose clocks are off. Readers restore during pruning.
+//! Guarantees:
 //!
-//! - what came first under each number is one history, in which every record was written behind the one before;
+//! - the objects that came first under each number are one history, in which every record was written after the one
+//!   before;
 //! - an owner is told "committed" only about such a record, and then every later restore shows it;
 //! - a process is deposed only by a claim of another one;
 //! - a restore of any position shows exactly the entries up to it, or says that they were pruned;
-//! - who opens the log sees everything that landed before;
+//! - a process that opens the log sees everything that landed before;
 //! - a lease does not begin after its record landed.
 //!
-//! `TIERCE_BUCKET_SEED=n` goes through one seed alone.
+//! `TIERCE_BUCKET_SEED=n` runs only that seed.
 
 mod branches;
 mod clients;
@@ -44,13 +45,13 @@ use self::world::{Tally, World};
 use crate::rules::Rule;
 use crate::{Group, Moment, Right, verify};
 
-/// Lives in an ordinary test run.
+/// Number of lives in an ordinary test run.
 const SEEDS: u64 = 40;
 
-/// In few lives a late put finds its place empty again: there is one from seed 40 on.
+/// A late put rarely finds its number free again: one life from seed 40 on has that.
 const FIRST_SEED: u64 = 20;
 
-/// Lives that are tried until one shows that a rule is left out.
+/// Number of lives that are tried until one shows that a rule is left out.
 const SEEDS_FOR_A_RULE: u64 = 300;
 
 struct Running {
@@ -59,7 +60,7 @@ struct Running {
     task: JoinHandle<bool>,
 }
 
-/// One life; the violations, and what happened.
+/// Runs one life. Returns the violations, and counts of the events.
 fn life(seed: u64, left_out: Option<Rule>) -> (Vec<String>, Tally) {
     let runtime = tokio::runtime::Builder::new_current_thread()
         .enable_time()
@@ -107,7 +108,7 @@ async fn chaos(world: &Shared, left_out: Option<Rule>) {
     }
 }
 
-/// A process that may be started now: by force, or since all others of its machine are dead.
+/// Returns a process that may be started now: by force, or since all others of its machine are dead.
 fn next_process(world: &Shared, id: usize, running: &[Running], left_out: Option<Rule>) -> Process {
     let node = 1 + world.lock().random.below(3) as u8;
     let lives = running.iter().any(|r| r.process.node == node && !r.task.is_finished());
@@ -138,7 +139,7 @@ fn start(process: Process) -> Running {
     Running { process, control, task }
 }
 
-/// Waits until everything on its way has landed, and looks at the whole.
+/// Waits until every request in flight has landed, and checks the whole.
 async fn settle(world: &Shared, left_out: Option<Rule>) {
     world.lock().faults = 0;
     sleep(Duration::from_secs(1000)).await;
@@ -173,7 +174,7 @@ fn number(name: &str) -> Option<u64> {
     std::env::var(name).ok().and_then(|value| value.parse().ok())
 }
 
-/// The seeds of a test, from `first` on.
+/// Returns the seeds of a test, from `first` on.
 fn seeds(first: u64, cases: u64) -> Range<u64> {
     let only = number("TIERCE_BUCKET_SEED").map(|seed| seed..seed + 1);
     only.unwrap_or(first..first + effort(cases))
@@ -194,8 +195,8 @@ fn one_history_whatever_happens() {
     }
 }
 
-/// Leaves out one rule after the other, until a life shows it. The one that showed it last comes first: finding it takes
-/// many lives for some rules, and it is another one only when the simulation or what it runs has changed.
+/// Leaves out one rule after the other, until a life shows it. The seed that showed it last comes first: for some
+/// rules the search takes many lives, and its result changes only with the simulation or the code under test.
 fn each_is_missed<T>(rules: &[(Rule, u64)], life: impl Fn(u64, Option<Rule>) -> (Vec<String>, T)) {
     let mut unseen = Vec::new();
     for &(rule, last) in rules {
@@ -215,7 +216,7 @@ fn each_is_missed<T>(rules: &[(Rule, u64)], life: impl Fn(u64, Option<Rule>) -> 
 
 #[test]
 fn every_rule_is_missed() {
-    // Those of the floor, and the order of floor and pins, are in `order`.
+    // The rules of the floor, and the order of floor and pins, are in `order`.
     let rules = [
         (Rule::PinsHold, 1),
         (Rule::ClaimAtStart, 1),

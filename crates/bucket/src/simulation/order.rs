@@ -1,7 +1,7 @@
-//! Every order of the requests of two processes, with few switches between them: what random lives rarely meet.
+//! Tries every order of the requests of two processes with few switches between them, which random lives rarely meet.
 //!
-//! A schedule lets one process make some requests, then the other, and so on; behind the last switch both go on to
-//! their ends. `TIERCE_BUCKET_SWITCHES=n` tries more switches than an ordinary test run.
+//! A schedule lets one process send some requests, then the other, and so on; after the last switch both run to their
+//! ends. `TIERCE_BUCKET_SWITCHES=n` tries more switches than an ordinary test run.
 
 use std::pin::pin;
 use std::sync::OnceLock;
@@ -13,26 +13,26 @@ use super::number;
 use crate::rules::Rule;
 use crate::{Error, Group, Moment, Outcome, Owner, Retention, Right, Store, verify};
 
-/// Permits of one request: to take effect, and to be answered.
+/// Permits of one request: one to take effect, one to be answered.
 const PERMITS: usize = 2;
 
-/// How many requests each process makes in turn, and who begins.
+/// Number of requests that each process sends in turn, and which process begins.
 #[derive(Debug, Clone)]
 struct Schedule {
     first: usize,
     turns: Vec<usize>,
 }
 
-/// What must not have happened.
+/// Error text of a violated guarantee.
 type Shown = Result<(), String>;
 
 /// Two processes and a store, in one order of their requests.
 struct Scene {
     name: &'static str,
     play: fn(Option<Rule>, &Schedule) -> Shown,
-    /// A process makes no more requests.
+    /// Maximum number of requests of a process.
     requests: usize,
-    /// Switches from one process to the other that are tried, before the last one.
+    /// Number of switches between the processes that are tried, before the last one.
     switches: usize,
 }
 
@@ -43,22 +43,22 @@ async fn play<A: Future, B: Future>(
     a: A,
     b: B,
 ) -> (A::Output, B::Output) {
-    lab.gate(0);
-    lab.gate(1);
+    lab.require_permits(0);
+    lab.require_permits(1);
     let (mut a, mut b) = (pin!(a), pin!(b));
     let (mut a_done, mut b_done) = (None, None);
     let rest = [100, 100];
     for (turn, requests) in schedule.turns.iter().chain(&rest).enumerate() {
-        let lane = (schedule.first + turn) % 2;
+        let process = (schedule.first + turn) % 2;
         let steps = requests * PERMITS;
-        if lane == 0 && a_done.is_none() {
+        if process == 0 && a_done.is_none() {
             a_done = lab.steps(0, a.as_mut(), steps).await;
-        } else if lane == 1 && b_done.is_none() {
+        } else if process == 1 && b_done.is_none() {
             b_done = lab.steps(1, b.as_mut(), steps).await;
         }
     }
-    // Whoever is not done makes a pause, which permits do not shorten.
-    lab.open_gates();
+    // A process that is not done may be pausing, which permits do not shorten.
+    lab.permit_all();
     if a_done.is_none() {
         a_done = Some(a.await);
     }
@@ -68,7 +68,7 @@ async fn play<A: Future, B: Future>(
     (a_done.expect("its end"), b_done.expect("its end"))
 }
 
-/// All schedules of up to so many switches in which no process makes more than `requests` at once.
+/// Returns all schedules of up to `switches` switches in which no process sends more than `requests` at once.
 fn schedules(switches: usize, requests: usize) -> Vec<Schedule> {
     let mut all = Vec::new();
     for first in 0..2 {
@@ -91,7 +91,7 @@ fn schedules(switches: usize, requests: usize) -> Vec<Schedule> {
     all
 }
 
-/// The first schedule that shows something that must not be, and how many were tried.
+/// Returns the first schedule that violates a guarantee, and the number of schedules tried.
 fn explore(
     scene: &Scene,
     left_out: Option<Rule>,
@@ -112,7 +112,7 @@ fn explore(
     (tried, None)
 }
 
-/// A log with an owner, and a snapshot in the middle: CLAIM, a, b, c, SNAPSHOT, d.
+/// Creates a log with an owner, and a snapshot in the middle: CLAIM, a, b, c, SNAPSHOT, d.
 async fn log(lab: &Lab) -> crate::Result<Owner> {
     let mut owner = Owner::claim(&lab.store(0, "", None), claim(1, Right::Orderly)).await?;
     for entry in ["a", "b", "c"] {
@@ -127,7 +127,7 @@ fn texts(entries: &[&str]) -> Vec<String> {
     entries.iter().map(|&entry| entry.to_owned()).collect()
 }
 
-/// The objects of that log.
+/// Returns the objects of that log.
 fn objects() -> Objects {
     static OBJECTS: OnceLock<Objects> = OnceLock::new();
     let made = OBJECTS.get_or_init(|| {
@@ -147,8 +147,9 @@ async fn prune_now(mut group: Group) -> crate::Result<u64> {
     }
 }
 
-/// A reader restores a moment that a pruner is about to delete: it gets all of it, or hears that it is gone.
-fn restore_beside_pruning(left_out: Option<Rule>, schedule: &Schedule) -> Shown {
+/// Tests a reader that restores a moment which a pruner is about to delete: it gets all of it, or an error that it was
+/// pruned.
+fn restore_during_pruning(left_out: Option<Rule>, schedule: &Schedule) -> Shown {
     let objects = objects();
     lab::run(async {
         let lab = Lab::new(objects, 2);
@@ -166,13 +167,13 @@ fn restore_beside_pruning(left_out: Option<Rule>, schedule: &Schedule) -> Shown 
     })
 }
 
-async fn open(lab: &Lab, lane: usize, left_out: Option<Rule>) -> Group {
-    let store = lab.store(lane, "", left_out);
+async fn open(lab: &Lab, process: usize, left_out: Option<Rule>) -> Group {
+    let store = lab.store(process, "", left_out);
     Group::open(&store).await.expect("the log")
 }
 
-/// A process looks for the end of a log while its beginning goes away.
-fn open_beside_pruning(left_out: Option<Rule>, schedule: &Schedule) -> Shown {
+/// Tests a process that searches for the end of a log while its beginning is deleted.
+fn open_during_pruning(left_out: Option<Rule>, schedule: &Schedule) -> Shown {
     let objects = objects();
     lab::run(async {
         let lab = Lab::new(objects, 2);
@@ -188,10 +189,10 @@ fn open_beside_pruning(left_out: Option<Rule>, schedule: &Schedule) -> Shown {
     })
 }
 
-/// What an owner was told is committed.
+/// Entries that an owner was told are committed, with their numbers.
 type Told = crate::Result<Vec<(u64, &'static str)>>;
 
-/// Appends one entry. What an owner is told, or nothing if it is deposed.
+/// Appends one entry. Returns what the owner is told, or nothing if it is deposed.
 async fn tell(owner: &mut Owner, entry: &'static str) -> Told {
     match append(owner, &[entry]).await {
         Ok(Outcome::Committed(number)) => Ok(vec![(number, entry)]),
@@ -208,7 +209,7 @@ async fn claim_and_append(store: Store, node: u8, right: Right, entry: &'static 
     }
 }
 
-/// Appends, takes a snapshot and prunes, as far as it is let.
+/// Appends, takes a snapshot and prunes, until the process is deposed.
 async fn append_and_prune(mut owner: Owner) -> Told {
     let mut told = tell(&mut owner, "e").await?;
     if told.is_empty() {
@@ -225,7 +226,7 @@ async fn append_and_prune(mut owner: Owner) -> Told {
     Ok(told)
 }
 
-/// What was told must be in the log, which must be sound.
+/// Checks that all entries reported as committed are in the log, and that it is sound.
 async fn all_told(lab: &Lab, told: [Told; 2]) -> Shown {
     let store = lab.store(0, "", None);
     let told: Vec<_> = match told {
@@ -242,12 +243,12 @@ async fn all_told(lab: &Lab, told: [Told; 2]) -> Shown {
     }
 }
 
-/// Another process claims a log while its owner appends and prunes.
-fn claim_beside_pruning(left_out: Option<Rule>, schedule: &Schedule) -> Shown {
+/// Tests a process that claims a log while its owner appends and prunes.
+fn claim_during_pruning(left_out: Option<Rule>, schedule: &Schedule) -> Shown {
     lab::run(async {
         let lab = Lab::new(Objects::new(), 2);
         log(&lab).await.expect("a log");
-        // One that knows of the rule that is left out, in its own lane.
+        // This one knows the left-out rule, and is a process of its own.
         let store = lab.store(1, "", left_out);
         let owner = Owner::claim(&store, claim(1, Right::Force)).await.expect("a claim");
         let claimer = claim_and_append(lab.store(0, "", left_out), 2, Right::Force, "x");
@@ -256,8 +257,8 @@ fn claim_beside_pruning(left_out: Option<Rule>, schedule: &Schedule) -> Shown {
     })
 }
 
-/// An owner that does not know that it is deposed appends, while its successor prunes.
-fn append_beside_successor(left_out: Option<Rule>, schedule: &Schedule) -> Shown {
+/// Tests an owner that is deposed without knowing it, and appends while its successor prunes.
+fn append_next_to_successor(left_out: Option<Rule>, schedule: &Schedule) -> Shown {
     lab::run(async {
         let lab = Lab::new(Objects::new(), 2);
         let mut owner = log(&lab).await.expect("a log");
@@ -265,7 +266,7 @@ fn append_beside_successor(left_out: Option<Rule>, schedule: &Schedule) -> Shown
         let store = lab.store(1, "", left_out);
         let successor = async {
             let mut told = claim_and_append(store.clone(), 2, Right::Force, "y").await?;
-            // And one more, so that the CLAIM which deposed the first is not the newest.
+            // One more CLAIM, so that the one which deposed the first owner is not the newest.
             let mut owner = Owner::claim(&store, claim(3, Right::Force)).await?;
             told.extend(tell(&mut owner, "z").await?);
             let group = Group::open(&store).await?;
@@ -279,13 +280,13 @@ fn append_beside_successor(left_out: Option<Rule>, schedule: &Schedule) -> Shown
     })
 }
 
-/// Entries that go into pieces.
+/// Entries that are stored in pieces.
 const LONG: [&str; 2] = [
     "x the first of two entries that are longer than a piece, so that each goes into two of them",
     "y another entry that is longer than a piece, so that it goes into two of them, as the first",
 ];
 
-/// A directory was copied: two processes with one node id start, and each believes that its predecessor is dead.
+/// Tests a copied directory: two processes with one node id start, and each believes that its predecessor is dead.
 fn one_node_twice(left_out: Option<Rule>, schedule: &Schedule) -> Shown {
     lab::run(async {
         let lab = Lab::new(Objects::new(), 2);
@@ -297,7 +298,7 @@ fn one_node_twice(left_out: Option<Rule>, schedule: &Schedule) -> Shown {
     })
 }
 
-/// Two machines start with one bucket, which is empty or has a log.
+/// Tests two machines that start with the same bucket, which is empty or has a log.
 fn two_claims(left_out: Option<Rule>, schedule: &Schedule) -> Shown {
     for is_empty in [true, false] {
         lab::run(async {
@@ -314,8 +315,8 @@ fn two_claims(left_out: Option<Rule>, schedule: &Schedule) -> Shown {
     Ok(())
 }
 
-/// A directory with data looks at a log that was released. Another machine claims it, writes and releases it before the
-/// directory claims: what it writes is never behind what its data do not have.
+/// Tests a directory with data that opens a released log. Another machine claims, writes and releases it before the
+/// directory claims: the directory must never append after records that its data lacks.
 fn claim_with_data(left_out: Option<Rule>, schedule: &Schedule) -> Shown {
     lab::run(async {
         let lab = Lab::new(Objects::new(), 2);
@@ -357,15 +358,15 @@ fn claim_with_data(left_out: Option<Rule>, schedule: &Schedule) -> Shown {
 const SCENES: [Scene; 7] = [
     Scene {
         name: "restore beside pruning",
-        play: restore_beside_pruning,
+        play: restore_during_pruning,
         requests: 13,
         switches: 3,
     },
-    Scene { name: "open beside pruning", play: open_beside_pruning, requests: 14, switches: 2 },
-    Scene { name: "claim beside pruning", play: claim_beside_pruning, requests: 26, switches: 2 },
+    Scene { name: "open beside pruning", play: open_during_pruning, requests: 14, switches: 2 },
+    Scene { name: "claim beside pruning", play: claim_during_pruning, requests: 26, switches: 2 },
     Scene {
         name: "append beside a successor",
-        play: append_beside_successor,
+        play: append_next_to_successor,
         requests: 120,
         switches: 1,
     },
@@ -377,7 +378,7 @@ const SCENES: [Scene; 7] = [
 #[test]
 fn no_order_shows_anything() {
     for scene in &SCENES {
-        // One of five neighbours, or as many as the effort says.
+        // One of five neighbouring schedules, or more if the effort says so.
         let (tried, shown) = explore(scene, None, |number| number % 5 < effort(1));
         println!("{}: {tried} orders", scene.name);
         assert_eq!(shown, None, "{}", scene.name);

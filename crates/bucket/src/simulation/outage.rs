@@ -1,4 +1,4 @@
-//! A store that answers nobody for longer than a lease: its owner could not renew it, and is alive.
+//! A store that answers nobody for longer than a lease: its owner could not renew it, but is alive.
 
 use std::time::Duration;
 

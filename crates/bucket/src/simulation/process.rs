@@ -1,5 +1,5 @@
 //! One process of a simulation: it claims, restores, and appends, snapshots, prunes and releases at random, and checks
-//! what it is told against what the store saw.
+//! the answers it gets against the state of the store.
 
 use std::future::Future;
 use std::pin::Pin;
@@ -20,7 +20,7 @@ use crate::{
 
 const LEASE: Duration = Duration::from_millis(500);
 
-/// What a process is started as.
+/// Settings of a process.
 #[derive(Clone)]
 pub(super) struct Process {
     pub world: Shared,
@@ -30,7 +30,7 @@ pub(super) struct Process {
     pub right: Right,
 }
 
-/// A store as the process `id` on the machine `node` sees it.
+/// Returns a store as the process `id` on the machine `node` sees it.
 pub(super) fn store(world: &Shared, prefix: &str, node: u8, left_out: Option<Rule>) -> Store {
     let skew = [0, 5_000, -60_000][usize::from(node) % 3];
     let env = Arc::new(Machine { world: world.clone(), skew });
@@ -56,7 +56,7 @@ pub(super) fn tuning() -> Tuning {
     }
 }
 
-/// Whether an error is the store's doing, so that a process may end with it.
+/// Returns true if the store caused the error, so that a process may end with it.
 pub(super) fn is_weather(error: &Error) -> bool {
     matches!(error, Error::Store { .. } | Error::Timeout { .. })
 }
@@ -70,7 +70,7 @@ impl Process {
         self.world.lock().random.below(end)
     }
 
-    /// The whole life.
+    /// Runs the whole life.
     pub async fn live(self) {
         match self.try_live().await {
             Ok(()) => {}
@@ -161,8 +161,8 @@ impl Process {
         }
     }
 
-    /// After an append was dropped: finishes it, or finds that it was dropped before its record was made. `None`: it
-    /// never was in flight.
+    /// Finishes an append that was dropped, or finds that it was dropped before its record was made. `None`: it never
+    /// was in flight.
     async fn resume(
         &self,
         owner: &mut Owner,
@@ -174,15 +174,15 @@ impl Process {
         }
         let outcome = owner.settle().await?;
         match outcome {
-            // Dropped among the pieces.
+            // Dropped while the pieces were uploaded.
             None if owner.group().end().number == before => Ok(None),
             None => Ok(Some(Outcome::Committed(owner.group().end().number))),
             outcome => Ok(outcome),
         }
     }
 
-    /// What the owner holds for its last record must be what came first under that number, and its lease must not
-    /// begin after that.
+    /// Checks that the record the owner takes for its last came first under that number, and that its lease does not
+    /// begin later.
     fn check_end(&self, owner: &Owner, what: &str) {
         let end = owner.group().end();
         let mut world = self.world.lock();
@@ -204,7 +204,7 @@ impl Process {
         }
     }
 
-    /// Only a claim by another process deposes.
+    /// Checks that only a claim by another process deposes.
     fn check_deposed(&self, node: crate::Id) {
         let mut world = self.world.lock();
         world.tally.deposed += 1;
@@ -248,7 +248,7 @@ impl Process {
             (world.prunes, world.way as usize)
         };
         if prunes {
-            // Opening the log and a pin take a reader about so many requests.
+            // A reader needs about this many requests to open the log and put a pin.
             for n in 1..=4 {
                 let reader = Self { id: self.id + 500 * n, ..self.clone() };
                 let delay = Duration::from_millis(self.below(20 * way) as u64);
@@ -269,7 +269,7 @@ impl Process {
         Ok(())
     }
 
-    /// Restores a moment, slowly, and compares it with what the store saw. Returns the state.
+    /// Restores a moment, slowly, and compares it with the history of the store. Returns the state.
     pub async fn restore(
         &self,
         group: &Group,
@@ -293,7 +293,7 @@ impl Process {
         }
         state.extend(lines(&text));
         self.check_state(&state, restore.position());
-        // A slow store leaves the pin for a day.
+        // If the store is slow, the pin stays for a day.
         let _ = restore.finish().await;
         Ok(state)
     }
@@ -306,7 +306,7 @@ impl Process {
         }
     }
 
-    /// A reader beside the owner.
+    /// Runs a reader next to the owner.
     pub async fn read(self) {
         match self.try_read().await {
             Ok(()) | Err(Error::History(_)) => {}
@@ -338,22 +338,22 @@ fn lines(text: &[u8]) -> Vec<String> {
     String::from_utf8_lossy(text).lines().map(str::to_owned).collect()
 }
 
-/// Lets a process be stopped for a while, and killed between any two steps.
+/// Allows a process to be stopped for a while, and killed between any two steps.
 pub(super) struct Gate<F> {
     process: Pin<Box<F>>,
     control: Arc<Control>,
     wait: Option<Pin<Box<Sleep>>>,
 }
 
-/// What others do to a process.
+/// Control of a process from outside.
 #[derive(Default)]
 pub(super) struct Control {
     /// Stopped until then, in milliseconds of virtual time.
     pub stopped_until: AtomicU64,
-    /// Killed before it has been polled so often. 0: never.
+    /// Number of the poll before which it is killed. 0: never.
     pub polls: AtomicU64,
     pub kill_at: AtomicU64,
-    /// Stopped for up to a minute before it has been polled so often. 0: never.
+    /// Number of the poll before which it is stopped for up to a minute. 0: never.
     pub stop_at: AtomicU64,
 }
 
@@ -364,7 +364,7 @@ impl<F: Future<Output = ()>> Gate<F> {
 }
 
 impl<F: Future<Output = ()>> Future for Gate<F> {
-    /// Whether it ended by itself.
+    /// True if it ended by itself.
     type Output = bool;
 
     fn poll(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<bool> {

@@ -1,5 +1,4 @@
-//! A simulated server: it follows, takes over, executes operations, and lets replies through by the rules of its
-//! levels.
+//! A simulated server: it follows, takes over, executes operations, and sends replies by the rules of their levels.
 
 use std::collections::{BTreeMap, VecDeque};
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
@@ -26,22 +25,22 @@ type Data = BTreeMap<u8, Event>;
 /// The leases of all processes, of which the dead have dropped theirs.
 pub(super) type Leases = Arc<Mutex<Vec<(usize, Weak<Lease>)>>>;
 
-/// What a server is started as.
+/// Settings of a server.
 pub(super) struct Server {
     pub world: Shared,
     pub store: Store,
     pub history: History,
     pub id: usize,
     pub claim: Claim,
-    /// Whether it claims at its start, before it follows.
+    /// True if it claims at its start, before it follows.
     pub claims_first: bool,
-    /// The shortest lease and margin, as the fastest clock has it.
+    /// The shortest lease and margin, by the fastest clock.
     pub fence: Duration,
-    /// It is stopped at one in so many steps.
+    /// It is stopped at one of this many steps.
     pub pauses: usize,
-    /// Reads at long intervals.
+    /// True if it reads at long intervals.
     pub is_slow: bool,
-    /// Takes snapshots all the time.
+    /// True if it takes snapshots all the time.
     pub prunes: bool,
     /// The node of the newest owner.
     pub owner: Arc<AtomicU64>,
@@ -50,7 +49,7 @@ pub(super) struct Server {
     pub inbox: mpsc::UnboundedReceiver<Request>,
 }
 
-/// What a life has seen, in the counts of the world.
+/// Counts of the events in a life.
 #[derive(Debug, Default, Clone, Copy)]
 pub(super) struct Seen {
     pub takeovers: usize,
@@ -65,7 +64,7 @@ pub(super) struct Seen {
     pub lost: usize,
 }
 
-/// How a time as an owner has ended.
+/// End of a period as the owner.
 enum Ended {
     HandedOver(Box<Follower>, Data),
     Deposed,
@@ -80,7 +79,7 @@ impl Server {
         Duration::from_millis(self.below(end) as u64)
     }
 
-    /// Is stopped here, sometimes for longer than a lease.
+    /// Stops here at random, sometimes for longer than a lease.
     async fn pause(&self) {
         if self.below(self.pauses) == 0 {
             let longest = [50, 1_000, 6_000][self.below(3)];
@@ -88,7 +87,7 @@ impl Server {
         }
     }
 
-    /// The whole life. One that was deposed or passed by begins anew.
+    /// Runs the whole life. A server that was deposed or overtaken starts again.
     pub async fn live(mut self) {
         loop {
             match self.try_live().await {
@@ -114,17 +113,17 @@ impl Server {
                     let to = Moment::Position(owner.before().number);
                     match restore(owner.group(), to).await {
                         Ok((_, data)) => owned = Some((owner, data)),
-                        // By one that has claimed since.
+                        // Pruned by an owner that has claimed since.
                         Err(Error::History(_)) => return Ok(()),
                         Err(error) => return Err(error),
                     }
                 }
-                // Given up: the CLAIM may have landed, and is then one of a dead process.
+                // The server gave up: its CLAIM may have landed, and then belongs to a dead process.
                 Err(Error::Owned { .. } | Error::Invalid(_)) => {}
                 Err(error) => return Err(error),
             }
         }
-        // What its machine may claim at the start, it may not later.
+        // A right that its machine has at the start ends there.
         self.claim.right = Right::LeaseOver;
         loop {
             let (owner, data) = match owned.take() {
@@ -174,7 +173,7 @@ impl Server {
         }
     }
 
-    /// When one may answer, no other may.
+    /// Checks that no other process may answer while this one may.
     fn check_leases(&self, own: &Arc<Lease>) {
         let Ok(mut leases) = self.leases.lock() else { return };
         leases.retain(|(_, lease)| lease.upgrade().is_some_and(|lease| !lease.has_ended()));
@@ -192,7 +191,7 @@ impl Server {
         }
     }
 
-    /// Pruning passes by only those that are behind by more than a lease and its margin.
+    /// Checks that pruning overtakes only servers that are behind by more than a lease and its margin.
     fn check_overtaken(&self, position: u64) {
         let mut world = self.world.lock();
         world.seen.overtaken += 1;
@@ -232,7 +231,7 @@ fn apply(data: &mut Data, batch: &[u8]) {
     data.insert(event.key, event);
 }
 
-/// A time as the owner.
+/// A period as the owner.
 struct Reign<'a> {
     server: &'a mut Server,
     id: usize,
@@ -240,32 +239,32 @@ struct Reign<'a> {
     lease: Arc<Lease>,
     clock: Arc<Clock>,
     data: Data,
-    /// Operations that wait for back-pressure.
+    /// Operations that wait because of backpressure.
     queue: VecDeque<Request>,
-    /// Changes that are in no record yet, and when the first was made.
+    /// Changes that are in no record yet, and the time of the first.
     unsent: Vec<String>,
     unsent_since: Option<Duration>,
-    /// The first change in the record on its way.
+    /// Time of the first change in the record in flight.
     sending_since: Option<Duration>,
-    /// Changes so far, in the record on its way, and committed.
+    /// Number of changes so far, of those in the record in flight, and of those committed.
     changes: u64,
     sending: u64,
     committed: u64,
-    /// The newest change of each key.
+    /// Number of the newest change of each key.
     changed: BTreeMap<u8, u64>,
     waiting: Vec<Waiting>,
     work: Option<LocalBoxFuture<'static, (Option<Owner>, Result<Done>)>>,
     deletion: Option<Deletion>,
 }
 
-/// A reply that may not leave yet.
+/// A reply that may not be sent yet.
 struct Waiting {
     needs: u64,
     reply: Answer,
     to: oneshot::Sender<Answer>,
 }
 
-/// What a piece of work came to.
+/// Result of a piece of work.
 enum Done {
     Appended(Outcome),
     Snapshot(Outcome, Option<Deletion>),
@@ -348,7 +347,7 @@ impl<'a> Reign<'a> {
         }
     }
 
-    /// Executes what is waiting, but for what makes changes if too much is not in the bucket yet.
+    /// Executes the waiting operations, except for changes if too much is not in the bucket yet.
     fn execute_all(&mut self) {
         for request in std::mem::take(&mut self.queue) {
             let oldest = self.sending_since.or(self.unsent_since);
@@ -385,9 +384,9 @@ impl<'a> Reign<'a> {
         if let Some((number, life)) = swap {
             self.change(key, number, seen, now + life);
         }
-        let is_gated = swap.is_some() || self.keeps(Rule::GateReads);
+        let is_delayed = swap.is_some() || self.keeps(Rule::ReadsWaitForCommit);
         let needs = match level {
-            Level::Bucket if is_gated => self.changed.get(&key).copied().unwrap_or_default(),
+            Level::Bucket if is_delayed => self.changed.get(&key).copied().unwrap_or_default(),
             _ => 0,
         };
         let reply = Answer::Done { seen, shown, expired, owner: self.id, at: Instant::now() };
@@ -406,7 +405,7 @@ impl<'a> Reign<'a> {
         event
     }
 
-    /// Lets go what is committed as far as it must be, if the lease is held.
+    /// Sends the replies whose changes are committed as far as their level requires, if the lease is valid.
     async fn reply(&mut self, woken: Duration) {
         let held = |reign: &Self| match reign.keeps(Rule::FreshClock) {
             true => reign.lease.is_held(),
@@ -427,7 +426,7 @@ impl<'a> Reign<'a> {
         }
     }
 
-    /// If nothing is under way, begins what is due.
+    /// Begins the next due work, if none is running.
     fn begin_work(&mut self) {
         let Some(mut owner) = self.owner.take_if(|_| self.work.is_none()) else { return };
         let now = self.server.store.env.boottime();
@@ -461,7 +460,7 @@ impl<'a> Reign<'a> {
             let data = self.data.clone();
             self.work = Some(snapshot(owner, data).boxed_local());
         } else if (50..52).contains(&chance) && self.waiting.is_empty() {
-            // Other threads hear of it later.
+            // Other threads learn of it later.
             let late = self.server.millis(1_000);
             self.work = Some(
                 async move {
@@ -498,7 +497,7 @@ impl<'a> Reign<'a> {
             }
             Done::HandedOver(follower) => {
                 self.server.world.lock().seen.hand_overs += 1;
-                // What was executed since is in no record, and nobody was told of it.
+                // Changes executed since are in no record, and no client was told of them.
                 return self.hand_over(*follower);
             }
         };
@@ -563,7 +562,7 @@ impl Seen {
         }
     }
 
-    /// What happened least often.
+    /// Returns the count of the rarest event.
     pub fn rarest(mut self) -> usize {
         self.counts().into_iter().map(|count| *count).min().unwrap_or_default()
     }

@@ -1,4 +1,4 @@
-//! The simulated store as a client sees it: requests travel, and go on when their sender has died.
+//! The simulated store as a client sees it: requests have a latency, and continue after their sender has died.
 
 use std::fmt;
 use std::sync::{Arc, Mutex, MutexGuard};
@@ -76,7 +76,7 @@ pub(super) fn failure(text: &str) -> Error {
     Error::Generic { store: "simulated", source: text.into() }
 }
 
-/// The answer to a get.
+/// Returns the answer to a get.
 pub(super) fn got(location: &Path, found: Option<Bytes>, is_head: bool) -> Result<GetResult> {
     let Some(bytes) = found else {
         return Err(Error::NotFound { path: location.to_string(), source: "404".into() });
@@ -139,7 +139,7 @@ impl ObjectStore for Shared {
         got(location, found, options.head)
     }
 
-    /// One name after the other, each looked up when the one before has been answered: the list shows no one moment.
+    /// Reads one name after the other, each after the answer for the one before: the list shows no single moment.
     fn list(&self, prefix: Option<&Path>) -> BoxStream<'static, Result<ObjectMeta>> {
         let folder = Path::from(format!("{}/", prefix.cloned().unwrap_or_default()));
         self.list_with_offset(prefix, &folder)

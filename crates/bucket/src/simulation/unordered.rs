@@ -1,12 +1,12 @@
-//! A store whose lists come in no order of names, as those of S3 Express do, or lack what is put meanwhile, as those of
-//! a directory may.
+//! A store whose lists are not sorted by name, as with S3 Express, or lack objects that are put meanwhile, as may
+//! happen with a directory.
 
 use super::lab::{Lab, Objects, append, claim, entries, prune, run, snapshot};
 use crate::group::find_gap;
 use crate::record::log_name;
 use crate::{Group, Moment, Owner, Right, Store, verify};
 
-/// One whose name says that it is in S3 Express.
+/// Returns a store whose name says that it is in S3 Express.
 fn store() -> Store {
     let lab = Lab::new(Objects::new(), 1);
     lab.list_backwards();

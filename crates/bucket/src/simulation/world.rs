@@ -1,4 +1,4 @@
-//! The store of a simulation, what ever happened in it, and the faults on the way to it.
+//! The store of a simulation, its history, and the faults on the way to it.
 
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -14,7 +14,7 @@ use crate::group::number_in;
 use crate::payload::{Piece, blob_name, unpack};
 use crate::record::{Encoding, Hash, Kind, Record, hash};
 
-/// What the log held first under a number, whatever came later in its place.
+/// First record under a number in the log, whatever came later in its place.
 pub(super) struct Landed {
     pub hash: Hash,
     pub entries: Vec<String>,
@@ -22,7 +22,7 @@ pub(super) struct Landed {
     pub at: Instant,
 }
 
-/// What a request meets on its way.
+/// Fate of a request.
 pub(super) enum Fate {
     /// Arrives and is answered after these times.
     Fine { there: Duration, back: Duration },
@@ -41,24 +41,24 @@ pub(super) struct World {
     pub random: Random,
     pub objects: BTreeMap<String, Bytes>,
     pub log: BTreeMap<u64, Landed>,
-    /// One request in so many has a fault; 0: none.
+    /// One of this many requests has a fault; 0: none.
     pub faults: usize,
     pub start: Instant,
-    /// The longest way of a request without a fault, in milliseconds.
+    /// Upper bound of the latency of a request without a fault, in milliseconds.
     pub way: u64,
-    /// Owners mostly take snapshots and prune, and many readers come by.
+    /// True if owners mostly take snapshots and prune, and many readers come by.
     pub prunes: bool,
-    /// The wall clocks tick in steps of so many milliseconds.
+    /// Step of the wall clocks, in milliseconds.
     pub wall_step: u64,
     /// Entries that an owner was told are committed.
     pub acknowledged: Vec<(u64, String)>,
-    /// What must not be.
+    /// Violated guarantees.
     pub violations: Vec<String>,
     pub tally: Tally,
     pub seen: Seen,
 }
 
-/// What happened in a life, to see that the interesting things do.
+/// Counts of the events in a life, to see that the interesting ones happen.
 #[derive(Debug, Default, Clone, Copy)]
 pub(super) struct Tally {
     pub appends: usize,
@@ -132,7 +132,7 @@ impl World {
         self.objects.insert(path.into(), bytes.clone());
         let Some(number) = path.strip_prefix("log/").and(number_in(path)) else { return };
         if self.log.contains_key(&number) {
-            // A late put that found the place empty again.
+            // A late put that found the number free again.
             self.tally.late += 1;
             return;
         }
@@ -148,17 +148,17 @@ impl World {
         }
     }
 
-    /// The last number that ever landed.
+    /// Returns the highest number that ever landed.
     pub fn last(&self) -> u64 {
         self.log.last_key_value().map_or(0, |(number, _)| *number)
     }
 
-    /// The state after a record, as the log has it: all entries in order.
+    /// Returns the state after a record, from the log: all entries in order.
     pub fn state(&self, position: u64) -> Vec<String> {
         self.log.range(..=position).flat_map(|(_, landed)| landed.entries.iter().cloned()).collect()
     }
 
-    /// Checks that the log is one history: each record was written behind the one that came first before it.
+    /// Checks that the log is one history: each record was written after the one that came first before it.
     pub fn check_history(&mut self) {
         let mut before = [0; 32];
         let mut broken = None;
@@ -179,7 +179,7 @@ impl World {
     }
 }
 
-/// The entries of a record that lands: its pieces are there.
+/// Returns the entries of a record that lands: its pieces are there.
 pub(super) fn entries(
     record: &Record,
     piece: impl Fn(&str) -> Option<Bytes>,
@@ -218,7 +218,7 @@ impl Tally {
         }
     }
 
-    /// What happened least often, but for late puts, which are rare.
+    /// Returns the count of the rarest event, except for late puts, which are rare.
     pub fn rarest(mut self) -> usize {
         self.late = usize::MAX;
         self.counts().into_iter().map(|count| *count).min().unwrap_or_default()

@@ -2,7 +2,7 @@
 
 use crate::entry::Attributes;
 
-/// Changes to be written together. Later changes of a key win over earlier ones.
+/// A set of changes that are written together. Later changes of a key win over earlier ones.
 #[derive(Clone, Default, Debug)]
 pub struct Batch {
     pub(crate) changes: Vec<Change>,
@@ -15,17 +15,17 @@ pub(crate) enum Change {
 }
 
 impl Batch {
-    /// An empty batch.
+    /// Creates an empty batch.
     pub fn new() -> Self {
         Self::default()
     }
 
-    /// Adds setting a key to a value.
+    /// Adds a put of a value.
     pub fn put(&mut self, key: impl Into<Vec<u8>>, value: impl Into<Vec<u8>>) -> &mut Self {
         self.put_with(key, value, Attributes::default())
     }
 
-    /// Adds setting a key to a value with attributes.
+    /// Adds a put of a value with attributes.
     pub fn put_with(
         &mut self,
         key: impl Into<Vec<u8>>,
@@ -37,18 +37,18 @@ impl Batch {
         self
     }
 
-    /// Adds removing a key.
+    /// Adds the removal of a key.
     pub fn delete(&mut self, key: impl Into<Vec<u8>>) -> &mut Self {
         self.changes.push(Change::Delete { key: key.into() });
         self
     }
 
-    /// How many changes there are.
+    /// Returns the number of changes.
     pub fn len(&self) -> usize {
         self.changes.len()
     }
 
-    /// Whether there are none.
+    /// Returns true if there are no changes.
     pub fn is_empty(&self) -> bool {
         self.changes.is_empty()
     }

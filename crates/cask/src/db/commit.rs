@@ -1,11 +1,11 @@
-//! Appending writes and applying them to the index.
+//! Appends writes and applies them to the index.
 //!
-//! Under the shard's lock: number, append, apply. After releasing it: sync if requested, then acknowledge. So
-//! whatever another thread can read survives the death of the process, and a write waiting for a sync can be
-//! read slightly before it is durable.
+//! Under the shard's lock: assign the number, append, apply. After releasing it: sync if requested, then acknowledge.
+//! So every write that another thread can read survives the death of the process, and a write that waits for a sync
+//! can be read slightly before it is durable.
 //!
-//! When the disk is full, nothing of the write is kept and the next write tries again. Any other failure
-//! latches the store.
+//! If the disk is full, the write leaves nothing behind and the next write tries again. Any other failure latches the
+//! store.
 
 use super::read::Found;
 use super::reserve::{check_reserve, set_segment_space_aside};
@@ -37,8 +37,8 @@ impl Store {
         end.map_or(Ok(()), |end| self.finish(appender, end, durability))
     }
 
-    /// Appends a write and applies it. On a full disk deletes are tried again after compaction has made
-    /// room for them; `None` when they turn out to have nothing to delete.
+    /// Appends a write and applies it. On a full disk, deletes are retried after compaction has made room for them.
+    /// `None`: they turned out to have nothing to delete.
     fn append_with_room(
         &self,
         write: &mut Write,
@@ -56,7 +56,7 @@ impl Store {
                 end => return applied.and(end.map(Some)),
             };
             if self.has_none_of(write)? {
-                // That it has none must be as durable as these deletes should be.
+                // The absence of these keys must be as durable as the deletes would have been.
                 return if self.wants_sync(durability) { self.files.flush(self) } else { Ok(()) }
                     .map(|()| None);
             }
@@ -64,7 +64,7 @@ impl Store {
         }
     }
 
-    /// Whether no key of a write has a value.
+    /// Returns true if no key of a write has a value.
     fn has_none_of(&self, write: &Write) -> Result<bool> {
         for op in write.ops.as_slice() {
             let key = op.key(&write.frame);
@@ -85,8 +85,8 @@ impl Store {
         Ok(true)
     }
 
-    /// Commits a batch whose keys belong to several shards: all of them stand still meanwhile, so
-    /// that every key's writes stay in order and snapshots see all or nothing.
+    /// Commits a batch whose keys belong to several shards. All of these shards are locked meanwhile, so every key's
+    /// writes stay in order and snapshots see all or nothing.
     pub(crate) fn submit_across(
         &self,
         shards: &[usize],
@@ -106,7 +106,7 @@ impl Store {
         end.map_or(Ok(()), |end| self.finish(&self.files.appenders[home], end, durability))
     }
 
-    /// What remains to be done for a write that was appended.
+    /// Completes an appended write: syncs it if requested.
     fn finish(&self, appender: &Appender, end: LogOffset, durability: Durability) -> Result<()> {
         if self.wants_sync(durability) && appender.sync_to(self, end)? {
             self.counters.syncs.fetch_add(1, Ordering::Relaxed);
@@ -117,13 +117,13 @@ impl Store {
         Ok(())
     }
 
-    /// In the log the write has happened, whatever comes of this; if it cannot be found out which
-    /// record it supersedes, the store takes no more writes.
+    /// Applies an appended write to the index. The write is in the log whatever happens here. If the record it
+    /// supersedes cannot be determined, the store takes no more writes.
     fn apply_all(&self, write: &Write, appended: &Appended<'_>) -> Result<()> {
         self.counters.written(write);
-        // Counted on both sides: a window that has as many behind it as were begun when a range
-        // started lacks nothing the range could know of. Release: who sees a number sees what
-        // came before it.
+        // Counted before and after the change. If the number applied when a window was copied equals the number begun
+        // when a range started, the window lacks nothing the range could know of. Release: a thread that reads a count
+        // sees all changes before it.
         self.applying.fetch_add(1, Ordering::AcqRel);
         for (op, seq) in write.ops.as_slice().iter().zip(appended.seq..) {
             let offset = appended.offset + op.start as u64;
@@ -150,8 +150,8 @@ impl Store {
         }
     }
 
-    /// Lets the index know. Changes of one key come here one at a time and in order, since they
-    /// all go through its shard.
+    /// Applies one change to the index. Changes of one key come here one at a time and in order, since they all go
+    /// through its shard.
     fn apply(
         &self,
         op: &Op,
@@ -184,7 +184,7 @@ impl Store {
         Ok(())
     }
 
-    /// Lets the hash index point to `new`, or nowhere, and returns where it pointed.
+    /// Lets the hash index point to `new`, or removes the entry, and returns the old location.
     fn apply_to_hash(
         &self,
         hash: u64,
@@ -207,7 +207,7 @@ impl Store {
             if self.history.is_needed() {
                 self.history.note(&hash.to_be_bytes(), seq, old);
             }
-            // Compaction may have moved the old record since it was found; then look again.
+            // Compaction may have moved the old record since it was found; then search again.
             let applied = match new {
                 Some(new) => index.replace(hash, old, new),
                 None => index.remove(hash, old),

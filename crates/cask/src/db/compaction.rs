@@ -1,20 +1,20 @@
-//! Compaction: copying live records out of segments that are mostly garbage.
+//! Compaction: copies live records out of segments that are mostly garbage.
 //!
 //! Live records keep their sequence numbers, so recovery may meet either copy. The steps:
 //!
 //! 1. List the output segment as obsolete and fill it with the live records of the input.
-//! 2. Make the output, its hint file and all other pending writes durable: a record may be left out because a
-//!    newer one exists, and that one must not be lost later.
+//! 2. Make the output, its hint file and all other pending writes durable: a record may be left out because a newer
+//!    one exists, and the newer one must not be lost later.
 //! 3. Replace the manifest once: the output becomes sealed, the input obsolete.
 //! 4. Switch the index, record by record, unless a writer was faster.
 //! 5. Retire the input, at once or after the last snapshot that may read it.
 //!
-//! A crash before 3 leaves the input, after 3 the output. A tombstone is dropped when no other segment can
-//! hold an older record of its key: all its records are newer, or its filter rules the key out. Segments being
+//! A crash before 3 leaves the input, after 3 the output. A tombstone is dropped when no other segment can hold an
+//! older record of its key: all records of that segment are newer, or its filter excludes the key. Segments being
 //! written are never input.
 //!
-//! Segments that return the most space per byte copied come first. A segment whose hint file shows no live
-//! record is not read at all.
+//! Segments that return the most space per byte copied come first. A segment whose hint file shows no live record is
+//! not read at all.
 
 use super::reserve::{restore_reserve, room_for_output, set_output_aside};
 use super::store::{Index, Store};
@@ -37,20 +37,20 @@ use tierce_storage::segment::record::{Kind, Record, encode, stamp};
 use tierce_storage::segment::scan::{Scanner, Step};
 use tierce_storage::{Error, Result};
 
-/// Bytes collected before they are written to the output.
+/// Bytes that are buffered before a write to the output.
 const WRITE_LEN: usize = 1 << 20;
-/// Log segments below this part of the usual size are merged when there are many.
+/// Log segments smaller than this fraction of the usual size are merged when there are many.
 const SMALL_FRACTION: u64 = 8;
-/// Input of one job at most, in segments of the usual size: what a job has copied is of no use, and
-/// its input not given back, before it is through.
+/// Upper bound of the input of one job, in segments of the usual size: until a job completes, its copies are useless
+/// and its input is not freed.
 const JOB_SEGMENTS_MAX: u64 = 4;
-/// While the reserve is not whole, a segment is worth rewriting when this part of it is garbage. All
-/// of them together then give back more than the reserve's part for tombstones.
+/// While the reserve is not whole, a segment is rewritten if this fraction of it is garbage. All such segments
+/// together then free more than the reserve's part for tombstones.
 const LEAN_FRACTION: u64 = 128;
-/// How many small segments are many.
+/// Number of small segments from which they count as many.
 const SMALL_COUNT_MAX: usize = 16;
 
-/// Keeps background compaction within its byte budget.
+/// Rate limiter that keeps background compaction within its byte budget.
 pub(crate) struct Pace {
     bytes_per_second: u64,
     next: Instant,
@@ -65,7 +65,7 @@ impl Pace {
         Self::new(0)
     }
 
-    /// Accounts for bytes moved, sleeping when they came too fast.
+    /// Accounts for bytes moved, and sleeps if they came too fast.
     fn spend(&mut self, store: &Store, bytes: u64) -> Result<()> {
         if self.bytes_per_second == 0 {
             return Ok(());
@@ -81,7 +81,7 @@ impl Pace {
     }
 }
 
-/// How far to go.
+/// Goal at which compaction stops.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 enum Until {
     /// No segment has too much garbage.
@@ -90,15 +90,15 @@ enum Until {
     Whole,
 }
 
-/// What a compaction did.
+/// Result of a compaction.
 #[derive(Clone, Copy, PartialEq, Eq, Default, Debug)]
 #[non_exhaustive]
 pub struct CompactionReport {
-    /// Segments that were rewritten.
+    /// Number of rewritten segments.
     pub segments: usize,
-    /// Bytes those had.
+    /// Bytes of these segments before.
     pub bytes_before: u64,
-    /// Bytes of what replaces them.
+    /// Bytes of the segments that replace them.
     pub bytes_after: u64,
 }
 
@@ -110,7 +110,7 @@ struct Output {
     summary: HintSummary,
 }
 
-/// A live record's old and new place.
+/// Old and new location of a live record.
 struct Move {
     hash: u64,
     key_start: usize,
@@ -119,27 +119,27 @@ struct Move {
     to: Location,
 }
 
-/// Segments that may hold what tombstones hide. The list is made once and used for many tombstones:
-/// what is written or sealed later has higher numbers than those had that are looked at.
+/// Segments that may hold records hidden by tombstones. The list is made once and used for many tombstones: segments
+/// written or sealed later only have higher sequence numbers than the tombstones at hand.
 struct OlderSegments(Vec<OlderSegment>);
 
 struct OlderSegment {
     seq_min: u64,
     segment: Arc<Segment>,
-    /// Read when first asked.
+    /// Read on first use.
     filter: OnceCell<Option<Filter>>,
 }
 
 /// One run of compaction.
 struct Job<'a> {
     store: &'a Store,
-    /// Length of the output, if its space is set aside first, by help of the reserve. There is then one.
+    /// Length of the output if its space is reserved first with help of the reserve; there is then only one output.
     set_aside: Option<u64>,
     inputs: Vec<Arc<Segment>>,
     outputs: Vec<Output>,
     keys: Vec<u8>,
     moves: Vec<Move>,
-    /// All segments that are not input; outputs come later.
+    /// All segments that are not input. Outputs are added later.
     older: OlderSegments,
 }
 
@@ -150,11 +150,11 @@ impl Store {
         self.compact_until(pace, Until::NoGarbage)
     }
 
-    /// Compacts for deletes that met the full disk of `refusal`, unless others have since room was
-    /// made `seen` times.
+    /// Compacts for deletes that met the full disk of `refusal`, unless another thread has made room since the caller
+    /// read the counter `room_made` as `seen`.
     ///
     /// # Errors
-    /// The refusal, when nothing can be given back.
+    /// The refusal, if no space can be freed.
     pub(crate) fn make_room(&self, seen: u64, refusal: Error) -> Result<()> {
         let _one_at_a_time = self.compacting.lock();
         if self.reserve.room_made.load(Ordering::Acquire) != seen {
@@ -179,12 +179,12 @@ impl Store {
         if self.reserve.is_short() {
             self.finish_segments_with_garbage()?;
         }
-        // Every segment is input at most once, so this ends whatever is written meanwhile.
+        // Every segment is input at most once, so this ends even if writes continue.
         let newest = SegmentId(self.files.manifest.lock().next_segment);
         loop {
             self.files.check_writable()?;
             let is_short = self.reserve.is_short();
-            // Also when it is whole: a smaller store needs less.
+            // Also if it is whole: a smaller store needs less.
             let is_whole = restore_reserve(self)?;
             if is_whole {
                 self.write_missing_hints()?;
@@ -212,7 +212,7 @@ impl Store {
                     job.give_up();
                     first_error.get_or_insert(error);
                 }
-                // Once more, with the space that is held for this.
+                // Retry, with the space reserved for this case.
                 Err(error) if error.is_no_space() && !is_short => {
                     job.give_up();
                     self.reserve.set_short();
@@ -228,7 +228,7 @@ impl Store {
         }
     }
 
-    /// On a full disk, what shards are writing is needed as input, too.
+    /// On a full disk, the segments being written are needed as input, too.
     fn finish_segments_with_garbage(&self) -> Result<()> {
         let is_whole = restore_reserve(self)?;
         let is_wanted = |segment: &Segment| {
@@ -242,7 +242,7 @@ impl Store {
         if is_any { self.files.seal_immutable(self) } else { Ok(()) }
     }
 
-    /// How much garbage makes it worthwhile to rewrite this many bytes of records.
+    /// Returns the garbage that makes it worthwhile to rewrite this many bytes of records.
     fn garbage_wanted(&self, body: u64, is_whole: bool) -> u64 {
         let wanted = match is_whole {
             true => (body as f64 * self.options.compaction.garbage_ratio) as u64,
@@ -251,7 +251,7 @@ impl Store {
         wanted.max(1)
     }
 
-    /// Sealed segments worth rewriting together: their live records fit into one segment.
+    /// Returns sealed segments worth rewriting together: their live records fit into one segment.
     fn choose_inputs(&self, newest: SegmentId, is_whole: bool) -> Result<Vec<Arc<Segment>>> {
         let sealed: Vec<SegmentId> = {
             let manifest = self.files.manifest.lock();
@@ -270,7 +270,7 @@ impl Store {
             let body = segment.len() - SEGMENT_HEADER_LEN;
             let wanted = self.garbage_wanted(body, is_whole);
             let garbage = body.saturating_sub(segment.live() + segment.tombstones());
-            // Tombstones may turn out to be garbage; that takes a look at other segments' filters.
+            // Tombstones may turn out to be garbage; checking them reads the filters of other segments.
             if garbage >= wanted
                 || (garbage + segment.tombstones() >= wanted
                     && garbage + self.idle_tombstones(&segment, &older) >= wanted)
@@ -291,13 +291,13 @@ impl Store {
         Ok(chosen)
     }
 
-    /// Those of the segments that give back the most for what they cost, as many as one job takes.
+    /// Returns the segments that free the most per byte copied, as many as fit in one job.
     fn fill_job(&self, mut segments: Vec<Arc<Segment>>) -> Vec<Arc<Segment>> {
         let rest = |segment: &Segment| segment.live() + segment.tombstones();
         let size = self.files.options.segment_size_bytes;
-        // By what has to be copied, in millionths of the segment. Writers change it meanwhile.
+        // Sorted by bytes to copy, in millionths of the segment. Writers change these meanwhile.
         segments.sort_by_cached_key(|segment| rest(segment) * 1_000_000 / segment.len());
-        // What holds nothing any more costs nothing and goes at once, before anything is copied.
+        // An empty segment costs nothing and is freed at once, before any copying.
         let empty = segments.iter().take_while(|segment| rest(segment) == 0).count();
         if empty > 0 {
             segments.truncate(empty);
@@ -319,8 +319,8 @@ impl Store {
         chosen
     }
 
-    /// Those of the segments, ascending by what they cost, of which all records would fit into the output
-    /// for which space can be set aside.
+    /// Returns those of the segments, cheapest first, whose records all fit into the output for which space can be
+    /// reserved.
     fn fill_output(&self, mut segments: Vec<Arc<Segment>>) -> Vec<Arc<Segment>> {
         let longest = segments.iter().map(|segment| segment.len()).max().unwrap_or(0);
         let mut room =
@@ -333,7 +333,7 @@ impl Store {
         segments
     }
 
-    /// Bytes of a sealed segment's tombstones that nothing needs any more.
+    /// Returns the bytes of a sealed segment's tombstones that are no longer needed.
     fn idle_tombstones(&self, segment: &Arc<Segment>, older: &OlderSegments) -> u64 {
         let Some(reader) = self.hint_reader(segment) else { return 0 };
         let mut cursor = reader.cursor(0..RANGES);
@@ -350,14 +350,14 @@ impl Store {
         idle
     }
 
-    /// All segments but these that hold something.
-    fn older_segments(&self, besides: &[Arc<Segment>]) -> OlderSegments {
-        let besides: HashSet<SegmentId> = besides.iter().map(|segment| segment.id).collect();
+    /// Returns all non-empty segments except these.
+    fn older_segments(&self, excluded: &[Arc<Segment>]) -> OlderSegments {
+        let excluded: HashSet<SegmentId> = excluded.iter().map(|segment| segment.id).collect();
         let segments = self.files.segments.read();
-        // What an empty segment will get is newer than any tombstone there is: of one key, all
-        // writes pass through one shard, one after the other.
+        // Records written later to an empty segment are newer than any existing tombstone: all writes of a key pass
+        // through one shard, one after the other.
         let counts = |segment: &&Arc<Segment>| {
-            segment.len() > SEGMENT_HEADER_LEN && !besides.contains(&segment.id)
+            segment.len() > SEGMENT_HEADER_LEN && !excluded.contains(&segment.id)
         };
         let describe = |segment: &Arc<Segment>| OlderSegment {
             seq_min: segment.seq_min(),
@@ -378,22 +378,22 @@ impl Store {
 }
 
 impl OlderSegments {
-    /// Whether one of them, other than `besides`, may hold a record of the key older than `seq`.
+    /// Returns true if a segment, other than `excluded`, may hold a record of the key older than `seq`.
     fn need_tombstone(
         &self,
         store: &Store,
         hash: u64,
         seq: u64,
-        besides: Option<SegmentId>,
+        excluded: Option<SegmentId>,
     ) -> bool {
         let may_hold = |segment: &OlderSegment| {
             let load = || store.hint_reader(&segment.segment).and_then(|hint| hint.filter().ok());
-            // Without a hint file, as while a segment is written, anything is possible.
+            // Without a hint file, as while a segment is written, any key is possible.
             segment.filter.get_or_init(load).as_ref().is_none_or(|filter| filter.may_contain(hash))
         };
         self.0
             .iter()
-            .filter(|older| older.seq_min < seq && Some(older.segment.id) != besides)
+            .filter(|older| older.seq_min < seq && Some(older.segment.id) != excluded)
             .any(may_hold)
     }
 }
@@ -458,9 +458,8 @@ impl<'a> Job<'a> {
         }
     }
 
-    /// Whether anything of a segment is needed, as far as its hint file tells. In a store that is
-    /// overwritten evenly, many segments hold nothing any more when their turn comes; those need
-    /// not be read.
+    /// Returns true if the hint file shows that any record of a segment is needed. In a store that is overwritten
+    /// evenly, many segments are empty when their turn comes; those need not be read.
     fn holds_something(&self, input: &Segment) -> bool {
         let Some(reader) = self.store.hint_reader(input) else { return true };
         let mut cursor = reader.cursor(0..RANGES);
@@ -507,7 +506,7 @@ impl<'a> Job<'a> {
             let hash = self.store.order.hash_key.hash(record.key);
             let (key_start, key_len) = (self.keys.len(), record.key.len());
             self.moves.push(Move { hash, key_start, key_len, from, to });
-            // The hash index finds its entry by hash and place.
+            // The hash index finds its entry by hash and location.
             if matches!(self.store.index, Index::Ordered(_)) {
                 self.keys.extend_from_slice(record.key);
             }
@@ -515,7 +514,7 @@ impl<'a> Job<'a> {
         Ok(())
     }
 
-    /// The output to put a record of this length into.
+    /// Returns the output for a record of this length.
     fn output(&mut self, len: u64) -> Result<&mut Output> {
         let size = self.set_aside.unwrap_or(self.store.files.options.segment_size_bytes);
         let fits = self
@@ -575,7 +574,7 @@ impl<'a> Job<'a> {
     fn switch_index(&self) {
         for step in &self.moves {
             let Some(segment) = self.store.files.segment(step.to.segment()) else { continue };
-            // Counted first: a writer may supersede the record as soon as the index names it.
+            // Counted first: a writer may supersede the record as soon as the index has it.
             segment.add_live(step.to.len_bound());
             let switched = match &self.store.index {
                 Index::Hash(index) => index.replace(step.hash, step.from, step.to),
@@ -590,9 +589,8 @@ impl<'a> Job<'a> {
         }
     }
 
-    /// Removes what was written; the input is as it was. After a failure that latched the store
-    /// the manifest on disk may already list the output, so it stays for the next opening to sort
-    /// out.
+    /// Removes the output; the input is unchanged. After a failure that latched the store, the manifest on disk may
+    /// already list the output, so it stays until the next opening cleans it up.
     fn give_up(&mut self) {
         if self.store.files.is_latched() {
             return;

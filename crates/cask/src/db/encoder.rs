@@ -1,4 +1,4 @@
-//! From keys and values to the records of a write.
+//! Encodes keys and values into the records of a write.
 
 use crate::entry::Attributes;
 use tierce_storage::compression::{Compression, compress};
@@ -8,7 +8,7 @@ use tierce_storage::segment::record::{
     BATCH_HEAD_LEN, Fields, Kind, Membership, encode, encode_batch_head,
 };
 
-/// Turns keys and values into records.
+/// Encoder of keys and values into records.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Encoder {
     pub(crate) hash_key: HashKey,
@@ -63,7 +63,7 @@ impl Encoder {
     }
 }
 
-/// Collects the members of a batch into one frame.
+/// Encoder that collects the members of a batch into one frame.
 pub(crate) struct BatchEncoder {
     encoder: Encoder,
     frame: Vec<u8>,
@@ -103,7 +103,7 @@ mod tests {
     use super::*;
     use tierce_storage::checksum::Salt;
 
-    /// The records of a log were written as those of an empty key before, and are read as such.
+    /// Log records were formerly written as those of an empty key, and are read as such.
     #[test]
     fn a_record_of_a_log_is_that_of_an_empty_key_whatever_was_in_the_buffer() {
         for compression in [Compression::None, Compression::Snappy] {

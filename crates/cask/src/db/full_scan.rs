@@ -1,11 +1,11 @@
-//! All records of a store in disk order.
+//! Reads all records of a store in disk order.
 //!
-//! The scan copies the locations of a group of keys out of the index, sorts them, and reads each segment from
-//! front to back: neighbours in one read, each record verified once. It holds the segments until the group is
-//! done, so compaction cannot take the copied locations away.
+//! The scan copies the locations of a group of keys out of the index, sorts them, and reads each segment from front to
+//! back: neighbours in one read, each record verified once. It pins the segments until the group is done, so
+//! compaction cannot remove the copied locations.
 //!
-//! * Without a view, a key that exists throughout is visited exactly once, with a value it had since its group
-//!   was copied.
+//! * Without a view, a key that exists throughout is visited exactly once, with a value it had since its group was
+//!   copied.
 //! * With a view, every key is visited as of the view's moment.
 //! * An unreadable record is reported in its turn, with file and offset; the scan continues.
 
@@ -26,29 +26,29 @@ use tierce_storage::segment::file::{Segment, Segments};
 use tierce_storage::segment::record::{Damage, Record};
 use tierce_storage::{Error, Result};
 
-/// Locations copied at a time, at 8 bytes each. A store with more keys is read in several turns,
-/// each of which reads over the records of the others where they lie close.
+/// Number of locations copied at a time, at 8 bytes each. A store with more keys is read in several groups. Each group
+/// reads over records of the others that lie between its own.
 const GROUP_LEN: usize = 1 << 22;
-/// Bytes read at a time, beyond a single record: as much as stays in a core's own cache.
+/// Bytes read at a time, unless a record is longer: fits in a core's own cache.
 const CHUNK_LEN: u64 = 256 << 10;
-/// Unwanted bytes that are read to save a request.
+/// Maximum gap of unwanted bytes that is read to save a request.
 const GAP_LEN_MAX: u64 = 16 << 10;
 
-/// A way through all records.
+/// State of a scan over all records.
 pub(crate) struct FullScan {
     store: Arc<Store>,
     view: Option<Arc<View>>,
     uncopied: Uncopied,
-    /// What is still to come of the keys copied last, the next one at the end.
+    /// Remaining locations of the keys copied last; the next one is at the end.
     locations: Vec<Location>,
     segments: Segments,
-    /// Numbers of the records met in this group, where the history had something: what compaction
-    /// moves while index and history are copied may be in both, at different places.
+    /// Sequence numbers of the records visited in this group, if the history had entries: a record that compaction
+    /// moves while index and history are copied may be in both, at different locations.
     seen: Option<HashSet<u64>>,
     chunk: Option<Chunk>,
 }
 
-/// The keys whose locations were not copied yet.
+/// Keys whose locations have not been copied yet.
 enum Uncopied {
     /// Partitions from this one on.
     Hash(usize),
@@ -57,29 +57,29 @@ enum Uncopied {
     None,
 }
 
-/// A part of a segment that was read at once.
+/// Part of a segment that was read at once.
 struct Chunk {
     segment: Arc<Segment>,
     offset: u64,
-    /// Where the last record ends for which it was read.
+    /// End of the last record that the chunk was read for.
     end: u64,
     bytes: Arc<Vec<u8>>,
-    /// Where in `bytes` the part begins and ends.
+    /// Range of the part in `bytes`.
     valid: Range<usize>,
 }
 
-/// A record, and the buffer it is in.
+/// A record, and the buffer that contains it.
 pub(crate) struct Met<'a> {
     pub(crate) record: Record<'a>,
     segment: &'a Segment,
     offset: u64,
     bytes: &'a Arc<Vec<u8>>,
-    /// Where the record begins in the buffer.
+    /// Start of the record in the buffer.
     start: usize,
 }
 
 impl<'a> Met<'a> {
-    /// The value, decompressed into `scratch` if need be.
+    /// Returns the value, decompressed into `scratch` if necessary.
     pub(crate) fn value<'b>(&self, scratch: &'b mut Vec<u8>) -> Result<&'b [u8]>
     where
         'a: 'b,
@@ -94,7 +94,7 @@ impl<'a> Met<'a> {
         }
     }
 
-    /// The entry. A value that was not compressed shares the buffer.
+    /// Returns the entry. An uncompressed value shares the buffer.
     pub(crate) fn entry(&self) -> Result<Entry> {
         let header = &self.record.header;
         let value = match header.compression {
@@ -153,8 +153,8 @@ impl FullScan {
         }
     }
 
-    /// Hands records to `take`, until it breaks off with something or there are no more. After an
-    /// error it can be called again for the records behind the one that failed.
+    /// Passes records to `take`, until it returns a result or there are no more. After an error, the next call
+    /// continues after the record that failed.
     pub(crate) fn advance<T>(
         &mut self,
         mut take: impl FnMut(Met<'_>) -> Result<ControlFlow<T>>,
@@ -174,7 +174,7 @@ impl FullScan {
             }
             let met = match self.chunk.as_ref().map(|chunk| chunk.get(location)) {
                 Some(Ok(met)) => met,
-                // Read alone: if it is this record that is bad, it is found bad again.
+                // Read alone: if this record is the bad one, the error occurs again.
                 _ => {
                     let end = location.offset() + location.len_bound();
                     let chunk = self.read(location, end)?;
@@ -197,13 +197,13 @@ impl FullScan {
 
     fn check_open(&mut self) -> Result<()> {
         self.store.files.check_open().inspect_err(|_| {
-            // Once is enough: a loop that passes over errors must come to an end.
+            // Reported once: a loop that skips errors must come to an end.
             self.locations.clear();
             self.uncopied = Uncopied::None;
         })
     }
 
-    /// Copies locations until there are enough, and puts these in the disk's order.
+    /// Copies locations until there are enough, and sorts them in disk order.
     fn copy_group(&mut self) {
         self.segments.clear();
         self.seen = None;
@@ -222,14 +222,14 @@ impl FullScan {
                 Uncopied::Hash(_) | Uncopied::None => break,
             }
         }
-        // Taken from the end; a write between the copying of index and history may have put one
-        // into both.
+        // Taken from the end. A write between copying the index and copying the history may have put a location in
+        // both.
         self.locations.sort_unstable_by(|a, b| b.cmp(a));
         self.locations.dedup();
     }
 
-    /// Copies locations and takes hold of their segments; once more when one of them has just been
-    /// compacted away, which has changed the index.
+    /// Copies locations and pins their segments. Repeats the copy if a segment has just been compacted away, which has
+    /// changed the index.
     fn copy_held<T>(&mut self, copy: impl Fn(&mut Self) -> T) -> T {
         loop {
             let before = self.locations.len();
@@ -265,7 +265,7 @@ impl FullScan {
         self.locations.extend(past);
     }
 
-    /// Copies the next keys' locations; where the following keys begin, if there may be any.
+    /// Copies the locations of the next keys. Returns the start of the following keys, if there may be any.
     fn copy_leaves(&mut self, lower: &Cut) -> Option<Cut> {
         let Some(view) = &self.view else {
             let Index::Ordered(index) = &self.store.index else { unreachable!("chosen when made") };
@@ -281,8 +281,8 @@ impl FullScan {
         Some(Cut::after(run.get(last).0))
     }
 
-    /// Reads a record and those wanted that lie close behind it. When that fails, nothing is there,
-    /// and they are tried one by one.
+    /// Reads a record and the wanted records close after it. If that fails, no chunk is kept, and the records are read
+    /// one by one.
     fn read_chunk(&mut self, location: Location) {
         let start = location.offset();
         let mut end = start + location.len_bound();
@@ -296,11 +296,11 @@ impl FullScan {
             }
             end = end.max(next_end);
         }
-        // Neither the buffer nor what is wrong is of use.
+        // Neither the buffer nor the error is of use.
         self.chunk = self.read(location, end).ok();
     }
 
-    /// Reads from a record up to an offset, into the buffer used before if it is not shared.
+    /// Reads from a record up to an offset, into the previous buffer if it is not shared.
     fn read(&mut self, location: Location, end: u64) -> Result<Chunk> {
         let segment = self.segments[&location.segment()].clone();
         let bytes = self.chunk.take().and_then(|chunk| Arc::into_inner(chunk.bytes));
@@ -312,7 +312,7 @@ impl FullScan {
     }
 }
 
-/// The hashes of a partition, as the history writes them.
+/// Returns the hashes of a partition, in the history's encoding.
 fn hash_bounds(partition: usize) -> ([u8; 8], Option<[u8; 8]>) {
     let width = (u64::MAX / HashIndex::PARTITIONS as u64) + 1;
     let first = partition as u64 * width;

@@ -38,8 +38,8 @@ impl Db {
     /// Opens the store in a directory, which must be on a local file system.
     ///
     /// # Errors
-    /// [`Error::Locked`] when another process has it open, [`Error::Corrupt`], [`Error::Missing`] or
-    /// [`Error::Foreign`] with the file concerned when the files are not what was written.
+    /// [`Error::Locked`] if another process has it open; [`Error::Corrupt`], [`Error::Missing`] or [`Error::Foreign`]
+    /// with the file concerned if the files are not as they were written.
     pub fn open(dir: impl AsRef<Path>, options: Options) -> Result<Self> {
         Self::open_on(Arc::new(OsDisk), dir, options)
     }
@@ -58,29 +58,29 @@ impl Db {
         &self.0.store
     }
 
-    /// What opening found.
+    /// Returns the report of opening.
     pub fn recovery(&self) -> &RecoveryReport {
         &self.0.recovery
     }
 
-    /// The value of a key.
+    /// Returns the value of a key.
     pub fn get(&self, key: &[u8]) -> Result<Option<Value>> {
         Ok(self.get_entry(key)?.map(|entry| entry.value))
     }
 
-    /// The value of a key with its attributes.
+    /// Returns the value of a key with its attributes.
     pub fn get_entry(&self, key: &[u8]) -> Result<Option<Entry>> {
         check_key(key)?;
         self.store().get(key)
     }
 
-    /// Whether a key has a value.
+    /// Returns true if a key has a value.
     pub fn exists(&self, key: &[u8]) -> Result<bool> {
         check_key(key)?;
         self.store().exists(key)
     }
 
-    /// Sets a key to a value, as durably as [`Options::sync`] says.
+    /// Sets a key to a value, with the durability of [`Options::sync`].
     pub fn put(&self, key: &[u8], value: &[u8]) -> Result<()> {
         self.put_with(key, value, Attributes::default(), Durability::Policy)
     }
@@ -88,9 +88,8 @@ impl Db {
     /// Sets a key to a value with attributes.
     ///
     /// # Errors
-    /// After [`Error::NoSpace`] nothing of the write was kept, and it may be tried again. After
-    /// another I/O error it is open whether the write will be there when the store is opened
-    /// again, and until then the store is read-only.
+    /// After [`Error::NoSpace`], the write left nothing behind, and may be retried. After another I/O error, it is
+    /// unknown whether the write will exist after reopening the store, and the store is read-only until then.
     pub fn put_with(
         &self,
         key: &[u8],
@@ -107,7 +106,7 @@ impl Db {
         store.submit(shard, write, durability)
     }
 
-    /// Removes a key; fine when there is none.
+    /// Removes a key; does nothing if it does not exist.
     pub fn delete(&self, key: &[u8]) -> Result<()> {
         self.delete_with(key, Durability::Policy)
     }
@@ -122,13 +121,13 @@ impl Db {
         store.submit(shard, write, durability)
     }
 
-    /// Makes all changes of a batch, or none, whatever happens. Snapshots see all or none too;
-    /// other readers may see the changes one after the other.
+    /// Makes all changes of a batch, or none, whatever happens. Snapshots also see all or none; other readers may see
+    /// the changes one after the other.
     pub fn write(&self, batch: &Batch) -> Result<()> {
         self.write_with(batch, Durability::Policy)
     }
 
-    /// As [`Db::write`], with a durability of its own.
+    /// As [`Db::write`], with its own durability.
     pub fn write_with(&self, batch: &Batch, durability: Durability) -> Result<()> {
         let store = self.store();
         store.files.check_writable()?;
@@ -160,25 +159,24 @@ impl Db {
         }
     }
 
-    /// All keys and values, in no order.
+    /// Returns all keys and values, in no order.
     pub fn iter(&self) -> Iter {
         Iter::new(self.store().clone(), None)
     }
 
-    /// Calls `visitor` with each key and value, in no order, until it breaks off. With either
-    /// index this reads the disk from one end to the other, and what the visitor is given is lent:
-    /// the quickest way through a whole store.
+    /// Calls `visitor` with each key and value, in no order, until it breaks. With either index this reads the disk
+    /// from one end to the other, and lends keys and values to the visitor: the fastest way to read a whole store.
     ///
-    /// A key that exists all the time is visited exactly once. One written or deleted meanwhile
-    /// may or may not be; [`Snapshot::for_each`](crate::Snapshot::for_each) is of one moment.
+    /// A key that exists throughout is visited exactly once. A key written or deleted meanwhile may or may not be
+    /// visited; [`Snapshot::for_each`](crate::Snapshot::for_each) is of one moment.
     ///
     /// # Errors
-    /// The first one; what comes after it is not visited.
+    /// The first one; the scan ends there.
     pub fn for_each(&self, visitor: impl FnMut(&[u8], &[u8]) -> ControlFlow<()>) -> Result<()> {
         for_each(self.store().clone(), None, visitor)
     }
 
-    /// Keys from `lower` on and below `upper`, in order, from both ends. An empty bound is open.
+    /// Returns keys from `lower` on and below `upper`, in order, from both ends. An empty bound is open.
     ///
     /// # Errors
     /// [`Error::Unordered`] unless the store was opened with
@@ -188,11 +186,11 @@ impl Db {
         Range::new(self.store().clone(), None, lower, upper)
     }
 
-    /// Calls `visitor` with each key from `lower` on and below `upper` and its value, ascending,
-    /// until it breaks off. As [`Db::range`] with [`Range::visit`].
+    /// Calls `visitor` with each key from `lower` on and below `upper` and its value, ascending, until it breaks. As
+    /// [`Db::range`] with [`Range::visit`].
     ///
     /// # Errors
-    /// As [`Db::range`], and the first one of reading.
+    /// As [`Db::range`], and the first read error.
     pub fn scan(
         &self,
         lower: &[u8],
@@ -202,7 +200,7 @@ impl Db {
         self.range(lower, upper)?.visit(visitor)
     }
 
-    /// Keys that begin with `prefix`, in order, from both ends.
+    /// Returns keys that begin with `prefix`, in order, from both ends.
     ///
     /// # Errors
     /// As [`Db::range`].
@@ -210,12 +208,12 @@ impl Db {
         Range::with_prefix(self.store().clone(), None, prefix)
     }
 
-    /// A view of the store as it is now.
+    /// Returns a view of the store as it is now.
     pub fn snapshot(&self) -> Result<Snapshot> {
         Snapshot::new(self.store())
     }
 
-    /// Makes every write that returned durable.
+    /// Makes every completed write durable.
     pub fn flush(&self) -> Result<()> {
         self.store().files.flush(&**self.store())
     }
@@ -225,7 +223,7 @@ impl Db {
         self.store().compact(&mut Pace::unlimited())
     }
 
-    /// Figures.
+    /// Returns statistics of the store.
     pub fn stats(&self) -> Stats {
         self.store().stats()
     }
@@ -251,7 +249,7 @@ impl Handle {
 
 impl Drop for Handle {
     fn drop(&mut self) {
-        // Errors are returned by `close`. Nothing that was acknowledged depends on this.
+        // Errors are returned by `close`. No acknowledged write depends on this.
         let _ = self.close();
     }
 }

@@ -1,7 +1,7 @@
-//! All keys and values.
+//! Iteration over all keys and values.
 //!
-//! The hash index yields them in disk order, which is fastest ([`full_scan`](super::full_scan)); the ordered
-//! index yields a full range.
+//! The hash index yields them in disk order, which is fastest ([`full_scan`](super::full_scan)); the ordered index
+//! yields a full range.
 
 use super::full_scan::FullScan;
 use super::range::Range;
@@ -49,7 +49,7 @@ impl Iterator for Iter {
     }
 }
 
-/// Hands all keys and values to a visitor, in the disk's order with either index.
+/// Passes all keys and values to a visitor, in disk order with either index.
 pub(crate) fn for_each(
     store: Arc<Store>,
     view: Option<Arc<View>>,

@@ -1,15 +1,15 @@
 //! The database.
 //!
 //! * [`store`]: the state all handles share.
-//! * [`open`], [`recovery`]: from a directory to a store.
-//! * [`encoder`]: from keys and values to records.
-//! * [`commit`]: appending groups of writes and applying them to the index.
-//! * [`read`], [`range`], [`iter`], [`view`], [`snapshot`]: reading. [`scan`]: passes over the
-//!   disk that ranges share.
+//! * [`open`], [`recovery`]: open a directory as a store.
+//! * [`encoder`]: encodes keys and values into records.
+//! * [`commit`]: appends groups of writes and applies them to the index.
+//! * [`read`], [`range`], [`iter`], [`view`], [`snapshot`]: reading. [`scan`]: passes over the disk
+//!   that ranges share.
 //! * [`full_scan`]: all records in disk order.
 //! * [`seal`]: hint files of finished segments, and closing.
-//! * [`compaction`]: reclaiming space.
-//! * [`reserve`]: space set aside for deletes and compaction on a full disk.
+//! * [`compaction`]: reclaims space.
+//! * [`reserve`]: space reserved for deletes and compaction on a full disk.
 //! * [`handle`]: the public interface, [`Db`](handle::Db).
 
 pub(crate) mod batch;

@@ -1,5 +1,5 @@
-//! From a directory to an open store: `lock`, `load_manifest`, `sort_out_files` of [`directory`], then
-//! `recover_segments` and `load_index`.
+//! Opens a directory as a store: `lock`, `load_manifest`, `sort_out_files` of [`directory`], then `recover_segments`
+//! and `load_index`.
 
 use super::recovery::{Recovered, RecoveryReport, load_index, recover_segments};
 use super::reserve::restore_reserve;
@@ -17,7 +17,7 @@ use tierce_storage::reserve_file::Reserve;
 use tierce_storage::segment::file::SegmentHome;
 use tierce_storage::{Error, Result};
 
-/// Opens a store, making it if there is none and that is wanted.
+/// Opens a store, or creates it if there is none and the options say so.
 pub(crate) fn open(
     disk: Arc<dyn Disk>,
     dir: &Path,
@@ -40,7 +40,7 @@ pub(crate) fn open(
     let reserve = Reserve::open(&home.disk, dir)?;
     let recover = || recover_segments(&home, order, &listed, &manifest.tails, threads);
     let mut recovered = match recover() {
-        // The reserve is held for this case.
+        // The reserve exists for this case.
         Err(error) if error.is_no_space() => {
             reserve.give_up()?;
             recover()?
@@ -53,12 +53,12 @@ pub(crate) fn open(
     match reserve.lend(space, || manifest.store(&*home.disk, dir)) {
         Ok(()) => {
             directory::remove_idle_tails(&*home.disk, dir, manifest.shards)?;
-            // Only now, when the manifest lists them as obsolete, may the empty ones' files go.
+            // Only now, after the manifest lists them as obsolete, may the files of the empty segments be deleted.
             let empty = recovered.iter().filter(|recovered| recovered.hint.is_none());
             empty.for_each(|recovered| recovered.segment.mark_obsolete());
         }
-        // The manifest that is there leads to the same content once more; the one in memory is stored
-        // before anything else is written.
+        // The manifest on disk produces the same content again; the one in memory is stored before anything else is
+        // written.
         Err(error) if error.is_no_space() => {}
         Err(error) => return Err(error),
     }
@@ -69,13 +69,13 @@ pub(crate) fn open(
     let (log, direct) = (options.log(), options.direct_writes);
     let files = LogFiles::new(home, log, shards, direct, segments, manifest, lock);
     let store = Store::new(files, options, order, index, reserve);
-    // Without space for it, the store can be read, and puts report what is missing.
+    // Without space for it, the store can be read, and puts report the missing space.
     restore_reserve(&store)?;
     let report = RecoveryReport { keys: store.stats().keys, ..report };
     Ok((store, report))
 }
 
-/// Lists recovered segments as what they are now, and takes over what the options change.
+/// Lists recovered segments in their present state, and applies options that changed.
 fn update_manifest(
     manifest: &mut Manifest,
     recovered: &mut [Recovered],
@@ -107,8 +107,8 @@ fn thread_count(options: &Options) -> usize {
     }
 }
 
-/// Into how many logs new records go. When every write waits for a sync, one: each log is synced by
-/// itself, so with more of them fewer writes share a sync.
+/// Returns the number of logs for new records. It is one if every write waits for a sync: each log is synced
+/// separately, so with more logs fewer writes would share a sync.
 fn shards_in_use(options: &Options, shards: u32) -> u32 {
     if options.sync == SyncPolicy::Always { 1 } else { shards }
 }

@@ -1,14 +1,13 @@
-//! Keys and values in order, from both ends.
+//! Ranges of keys and values in order, from both ends.
 //!
 //! A range reads its first keys record by record, then takes its keys from windows it shares with other ranges
 //! ([`scan`](super::scan)). Either way it copies keys and locations before it reads values, and holds no lock
-//! meanwhile. So keys come strictly ascending (or descending), each at most once, whatever is written
-//! meanwhile, and a key that exists throughout is visited. Without a snapshot, a key written or deleted during
-//! the scan may or may not be visited; with one, the scan is of that moment.
+//! meanwhile. So keys come strictly ascending (or descending), each at most once, whatever is written meanwhile, and a
+//! key that exists throughout is visited. Without a snapshot, a key written or deleted during the scan may or may not
+//! be visited; with one, the scan is of that moment.
 //!
-//! The keys between the two ends form a *gap* that only shrinks. An end *claims* the keys next to it, a few or
-//! a block of them, and hands them out one by one. Once the gap is empty, an end continues with the claims of
-//! the other end.
+//! The keys between the two ends form a *gap* that only shrinks. An end *claims* the keys next to it, a few or a block
+//! of them, and returns them one by one. Once the gap is empty, an end continues with the claims of the other end.
 
 use super::scan::block::{Block, Found, Loaded};
 use super::scan::copy::copy_leaf;
@@ -26,7 +25,7 @@ use std::sync::atomic::Ordering;
 use tierce_storage::location::Location;
 use tierce_storage::{Error, Result};
 
-/// How many keys a range claims at first. Most ranges end there.
+/// Number of keys in a range's first claims. Most ranges end there.
 const ALONE: usize = 16;
 
 /// Iterator over a range of keys, double-ended.
@@ -35,9 +34,9 @@ const ALONE: usize = 16;
 pub struct Range {
     store: Arc<Store>,
     view: Option<Arc<View>>,
-    /// How many writes had begun to be applied when the range began.
+    /// Number of writes that had begun to be applied when the range began.
     stamp: u64,
-    /// The gap: what neither end has claimed yet.
+    /// The gap: keys that neither end has claimed yet.
     lower: Cut,
     upper: Cut,
     front: End,
@@ -49,12 +48,12 @@ pub struct Range {
 #[derive(Default)]
 struct End {
     claim: Claim,
-    /// There from the second claim on.
+    /// Set from the second claim on.
     cursor: Option<Cursor>,
     claims: usize,
 }
 
-/// Keys next to an end, of which those at `next..end` are still to come.
+/// Keys next to an end; those at `next..end` are still to be returned.
 #[derive(Default)]
 struct Claim {
     source: Source,
@@ -85,7 +84,7 @@ impl Claim {
         Some(if side == Side::Lower { self.next - 1 } else { self.end })
     }
 
-    /// Goes on from the front as long as everything is there.
+    /// Continues from the front as long as all records are loaded.
     fn visit(
         &mut self,
         visitor: &mut impl FnMut(&[u8], &[u8]) -> ControlFlow<()>,
@@ -104,14 +103,14 @@ impl Claim {
         match &self.source {
             Source::Keys(run) => {
                 let (key, location) = run.get(at);
-                (key, Found::Apart(location))
+                (key, Found::Separate(location))
             }
             Source::Block(block) => (block.key(at), block.get(at)),
         }
     }
 }
 
-/// What is next: a place in one of the claims.
+/// The next item: a position in one of the claims.
 #[derive(Clone, Copy)]
 struct Next {
     from: Side,
@@ -152,21 +151,20 @@ impl Range {
         }
     }
 
-    /// Calls `visitor` with each key and value that is left, ascending, until it breaks off. What
-    /// it is given is lent: nothing is allocated or counted for an item, so this is the quickest
-    /// way through a store.
+    /// Calls `visitor` with each remaining key and value, ascending, until it breaks. Keys and values are lent:
+    /// nothing is allocated or counted per item, so this is the fastest way through a store.
     ///
     /// # Errors
-    /// The first one; what comes after it is not visited.
+    /// The first one; the visit ends there.
     pub fn visit(
         &mut self,
         mut visitor: impl FnMut(&[u8], &[u8]) -> ControlFlow<()>,
     ) -> Result<()> {
-        while let Some(next) = self.next_place(Side::Lower)? {
+        while let Some(next) = self.next_location(Side::Lower)? {
             let (key, found) = self.get(next);
             let flow = match found {
                 Found::Ready(loaded) => visitor(key, loaded.value()),
-                Found::Apart(location) => match self.load(key, location)? {
+                Found::Separate(location) => match self.load(key, location)? {
                     Some(entry) => visitor(key, &entry.value),
                     None => ControlFlow::Continue(()),
                 },
@@ -179,11 +177,11 @@ impl Range {
     }
 
     fn step(&mut self, side: Side) -> Result<Option<(Vec<u8>, Entry)>> {
-        while let Some(next) = self.next_place(side)? {
+        while let Some(next) = self.next_location(side)? {
             let (key, found) = self.get(next);
             let entry = match found {
                 Found::Ready(loaded) => Some(Loaded::entry(&loaded)),
-                Found::Apart(location) => self.load(key, location)?,
+                Found::Separate(location) => self.load(key, location)?,
             };
             if let Some(entry) = entry {
                 return Ok(Some((key.to_vec(), entry)));
@@ -199,13 +197,13 @@ impl Range {
         }
     }
 
-    /// Where the next key on a side is.
-    fn next_place(&mut self, side: Side) -> Result<Option<Next>> {
+    /// Returns the position of the next key on a side.
+    fn next_location(&mut self, side: Side) -> Result<Option<Next>> {
         if self.finished {
             return Ok(None);
         }
         if let Err(closed) = self.store.files.check_open() {
-            // Once is enough: a loop that passes over errors must come to an end.
+            // Reported once: a loop that skips errors must come to an end.
             self.finished = true;
             return Err(closed);
         }
@@ -284,7 +282,7 @@ impl Range {
         }
     }
 
-    /// The value, `None` when there is none for this range.
+    /// Loads the value. `None`: there is none for this range.
     fn load(&self, key: &[u8], location: Location) -> Result<Option<Entry>> {
         let Some((fetched, segment)) = self.store.fetch(location)? else {
             // Compaction moved the record after the leaf was copied.
@@ -318,7 +316,7 @@ impl DoubleEndedIterator for Range {
     }
 }
 
-/// The first key after all keys with this prefix; `None` when there is none.
+/// Returns the first key after all keys with this prefix; `None` if there is none.
 fn prefix_end(prefix: &[u8]) -> Option<Vec<u8>> {
     let last = prefix.iter().rposition(|&byte| byte != 0xff)?;
     let mut end = prefix[..=last].to_vec();

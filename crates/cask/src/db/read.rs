@@ -1,7 +1,7 @@
-//! From a key to its record.
+//! Reads the record of a key.
 //!
-//! Compaction may retire the segment of a location just after it was copied out of the index. The index then
-//! knows a newer location, so the reader looks again; it never waits.
+//! Compaction may retire the segment of a location just after it was copied out of the index. The index then has a
+//! newer location, so the reader looks it up again; it never waits.
 
 use super::store::{Index, Store};
 use crate::entry::{Attributes, Entry, Value};
@@ -14,7 +14,7 @@ use tierce_storage::segment::file::Segment;
 use tierce_storage::segment::record::{HEADER_LEN_MAX, Header, Record};
 use tierce_storage::{Error, Result};
 
-/// A verified record that was fetched from disk.
+/// A verified record that was read from disk.
 pub(crate) struct Fetched {
     buf: ReadBuf,
     pub(crate) header: Header,
@@ -25,7 +25,7 @@ impl Fetched {
         &self.buf.as_slice()[self.header.len()..][..self.header.key_len]
     }
 
-    /// The value, decompressed.
+    /// Returns the value, decompressed.
     pub(crate) fn into_entry(self, segment: &Segment, location: Location) -> Result<Entry> {
         let start = self.header.len() + self.header.key_len;
         let stored = start..start + self.header.value_len;
@@ -44,16 +44,16 @@ impl Fetched {
     }
 }
 
-/// What looking for a key among equal fingerprints came to.
+/// Result of searching a key among equal fingerprints.
 pub(crate) enum Found {
     At(Location),
     Nowhere,
-    /// Compaction interfered; look again.
+    /// Compaction interfered; search again.
     Moved,
 }
 
 impl Store {
-    /// The newest value of a key.
+    /// Returns the newest value of a key.
     pub(crate) fn get(&self, key: &[u8]) -> Result<Option<Entry>> {
         self.files.check_open()?;
         let mut candidates = Vec::new();
@@ -77,7 +77,7 @@ impl Store {
         }
     }
 
-    /// Whether the key has a value.
+    /// Returns true if the key has a value.
     pub(crate) fn exists(&self, key: &[u8]) -> Result<bool> {
         self.files.check_open()?;
         match &self.index {
@@ -86,7 +86,7 @@ impl Store {
                 let hash = self.order.hash_key.hash(key);
                 match self.find_by_hash(index, hash, key)? {
                     Found::At(_) => return Ok(true),
-                    // A damaged candidate must not pass for absence; reading tells the damage.
+                    // A damaged candidate must not count as absent; reading it reports the damage.
                     Found::Nowhere => return Ok(self.get(key)?.is_some()),
                     Found::Moved => {}
                 }
@@ -126,13 +126,13 @@ impl Store {
         }
     }
 
-    /// Reads and verifies the record at a location; `None` when its segment is out of use.
+    /// Reads and verifies the record at a location; `None` if its segment has been retired.
     pub(crate) fn fetch(&self, location: Location) -> Result<Option<(Fetched, Arc<Segment>)>> {
         let segment = self.files.segment(location.segment());
         segment.map(|segment| Self::fetch_from(&segment, location)).transpose()
     }
 
-    /// Reads and verifies the record at a location of a segment that is held.
+    /// Reads and verifies the record at a location of a pinned segment.
     pub(crate) fn fetch_from(
         segment: &Arc<Segment>,
         location: Location,
@@ -145,8 +145,8 @@ impl Store {
         Ok((Fetched { buf, header }, segment.clone()))
     }
 
-    /// Which of the entries with this fingerprint is the key's, looking at headers and keys only.
-    /// A record that cannot be read is taken for another key's: a new write thereby heals it.
+    /// Returns which of the entries with this fingerprint belongs to the key, reading headers and keys only. An
+    /// unreadable record counts as another key's: a new write thereby heals it.
     pub(crate) fn find_by_hash(&self, index: &HashIndex, hash: u64, key: &[u8]) -> Result<Found> {
         let mut candidates = Vec::new();
         index.candidates(hash, &mut candidates);
@@ -155,7 +155,7 @@ impl Store {
                 return Ok(Found::Moved);
             };
             let len = (HEADER_LEN_MAX + key.len()).min(location.len_bound() as usize);
-            // A record that cannot be read may be the key's, and must not pass for another one's.
+            // An unreadable record may be the key's, and must not count as another key's.
             let buf = segment.read(location.offset(), len)?;
             let bytes = buf.as_slice();
             let Ok(header) = Header::decode(bytes, segment.salt, location.offset()) else {

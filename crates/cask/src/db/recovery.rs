@@ -1,8 +1,8 @@
-//! From the files of a directory to an index.
+//! Builds the index from the files of a directory.
 //!
-//! Every segment without a valid hint file gets one; then all hint files are merged into the index. A segment
-//! that was being written ends where its records end, in the file or in a shard's tail. What follows is a torn
-//! tail, unless a later record proves that it was durable. Any other mismatch is an error, never skipped.
+//! Every segment without a valid hint file gets one; then all hint files are merged into the index. A segment that was
+//! being written ends where its records end, in the file or in a shard's tail. Bytes after that are a torn tail,
+//! unless a later record proves that they were durable. Any other mismatch is an error, never skipped.
 
 use super::store::Index;
 use crate::hint::entry::{HintOrder, RANGES};
@@ -24,7 +24,7 @@ use tierce_storage::segment::file::{Segment, SegmentHome};
 use tierce_storage::tail::TailImage;
 use tierce_storage::{Error, Result};
 
-/// What opening found and did.
+/// Report of opening: the state found, and repairs.
 #[derive(Clone, PartialEq, Eq, Default, Debug)]
 #[non_exhaustive]
 pub struct RecoveryReport {
@@ -34,7 +34,7 @@ pub struct RecoveryReport {
     pub keys: u64,
     /// Segments read from end to end because they had no valid hint file.
     pub segments_scanned: usize,
-    /// Tails that were cut off. Nothing in them was acknowledged as durable.
+    /// Truncated tails. Nothing in them was acknowledged as durable.
     pub torn_tails: Vec<TornTail>,
 }
 
@@ -46,7 +46,7 @@ pub(crate) struct Recovered {
     scanned: bool,
 }
 
-/// Brings every listed segment into a state from which the index can be made.
+/// Prepares every listed segment for building the index.
 pub(crate) fn recover_segments(
     home: &Arc<SegmentHome>,
     order: HintOrder,
@@ -123,8 +123,7 @@ fn open_hint_on(
     hint.verify().is_ok().then_some(hint)
 }
 
-/// Reads a whole segment and writes its hint file, to memory where the disk is full; `None` when there
-/// is no record in it.
+/// Reads a whole segment and writes its hint file, to memory if the disk is full; `None` if the segment has no record.
 fn make_hint(
     home: &SegmentHome,
     order: HintOrder,
@@ -154,7 +153,7 @@ fn make_hint(
     }
 }
 
-/// Merges hint files into an index, and tells the segments how much of them is live.
+/// Merges hint files into an index, and adds up the live bytes of each segment.
 pub(crate) fn load_index(
     order: HintOrder,
     recovered: &[Recovered],
@@ -229,8 +228,8 @@ fn finish_partition(index: &HashIndex, partition: &mut Vec<(u64, Location)>) {
     }
 }
 
-/// Does pieces of work on some threads, until one of them returns `false`. With one thread,
-/// everything happens on this one, in order.
+/// Runs `pieces` pieces of work on some threads, until one of them returns `false`. With one thread, all of them run
+/// on this one, in order.
 fn in_parallel(threads: usize, pieces: usize, work: impl Fn(usize) -> bool + Sync) {
     let next = AtomicUsize::new(0);
     let run = || {

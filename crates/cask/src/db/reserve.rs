@@ -1,16 +1,16 @@
-//! Space set aside for deletes and compaction, so that a full disk can be freed up.
+//! Reserved space for deletes and compaction, so that a full disk can be freed up.
 //!
 //! The file `RESERVE` holds it; only its length matters. There are three levels, each part of the next:
 //!
-//! * **Lists**: a new manifest and some segment headers. Anyone may borrow it.
+//! * **Lists**: a new manifest and some segment headers. Any write may borrow it.
 //! * **Floor**: plus the output of compacting the longest segment. For compaction only.
-//! * **Whole**: plus tombstones, and tails of shards that have none yet. Deletes borrow from above the floor,
-//!   and compact once that is used up.
+//! * **Whole**: plus tombstones, and tails of shards that have none yet. Deletes borrow from above the floor, and
+//!   compact once that is used up.
 //!
 //! Invariants:
 //! * A put reserves segment space only while the reserve is whole, counting the space it is about to take.
-//! * A delete does so only while the floor is held. Each tombstone written hides a record at least as long, so
-//!   compaction alone wins back what was borrowed.
+//! * A delete does so only while the floor is available. Each tombstone hides a record at least as long, so compaction
+//!   alone recovers what was borrowed.
 //! * A thread that takes space from the reserve or returns it holds its lock, so space freed by one thread of this
 //!   process is not taken by another.
 //!
@@ -24,16 +24,16 @@ use tierce_storage::reserve_file::ReserveFile;
 use tierce_storage::segment::file::Segment;
 use tierce_storage::{Error, Result};
 
-/// What is held for tombstones, as a part of all segments. The smaller, the more often segments
-/// are rewritten while everything is deleted from a full disk. Half of it is for the floor, which rises when
-/// the longest segment grows by tombstones.
+/// Part of all segments that is reserved for tombstones. The smaller it is, the more often segments are rewritten
+/// while everything is deleted from a full disk. Half of it is for the floor, which rises when the longest segment
+/// grows by tombstones.
 const TOMBSTONES_PART: u64 = 32;
-/// Blocks that a shard needs to begin a segment and to go on with it.
+/// Blocks that a shard needs to begin and to continue a segment.
 const BLOCKS_PER_SHARD: u64 = 2;
-/// Segments that may be added before the reserve is checked again, besides those of the shards.
+/// Segments that may be added before the reserve is checked again, in addition to those of the shards.
 const SEGMENTS_TO_COME: u64 = 4;
 
-/// How much should be held.
+/// Required size of the reserve.
 #[derive(Clone, Copy, Debug)]
 struct Need {
     /// One replacement of the manifest.
@@ -42,7 +42,7 @@ struct Need {
     whole: u64,
 }
 
-/// The space that the reserve should hold when `grown` has so much.
+/// Returns the space that the reserve should hold when `grown` has that length.
 fn reserve_need(store: &Store, grown: Option<(&Segment, u64)>) -> Need {
     let (mut longest, mut total, count) = {
         let segments = store.files.segments.read();
@@ -65,7 +65,7 @@ fn reserve_need(store: &Store, grown: Option<(&Segment, u64)>) -> Need {
     Need { list, floor, whole: floor + tails.next_multiple_of(page) + blocks + tombstones }
 }
 
-/// Makes the reserve as large as it should be. Says whether it is, also to those who ask if it is short.
+/// Restores the reserve to its required size. Returns true if it is whole, and publishes that in `is_short`.
 pub(super) fn restore_reserve(store: &Store) -> Result<bool> {
     let mut held = store.reserve.held.lock();
     let whole = reserve_need(store, None).whole;
@@ -73,7 +73,7 @@ pub(super) fn restore_reserve(store: &Store) -> Result<bool> {
         held.shrink(whole).map_err(|e| store.files.latch(e))?;
     }
     let is_whole = held.hold_what_there_is(whole).map_err(|e| store.files.latch(e))?;
-    // Under its lock, so that a delete which borrows at the same time is not forgotten.
+    // Under its lock, so that a concurrent delete that borrows is not missed.
     store.reserve.is_short.store(!is_whole, Ordering::Relaxed);
     Ok(is_whole)
 }
@@ -87,7 +87,7 @@ pub(super) fn check_reserve(store: &Store, write: &Write) -> Result<()> {
     Err(Error::NoReserve { path: store.reserve.path.clone(), needed })
 }
 
-/// Sets space aside in a segment that a shard writes.
+/// Reserves space in a segment that a shard writes.
 pub(super) fn set_segment_space_aside(
     store: &Store,
     segment: &Segment,
@@ -149,14 +149,14 @@ fn set_aside_for_deletes(
     result
 }
 
-/// The space that compaction can set aside for its output.
+/// Returns the space that compaction can reserve for its output.
 pub(super) fn room_for_output(store: &Store) -> u64 {
     let free = store.files.home.disk.space(&store.files.home.dir).map_or(0, |space| space.free);
     let held = store.reserve.bytes();
     held.saturating_sub(reserve_need(store, None).list).saturating_add(free)
 }
 
-/// Sets space aside for the output of compaction.
+/// Reserves space for the output of compaction.
 pub(super) fn set_output_aside(store: &Store, segment: &Segment, len: u64) -> Result<()> {
     let mut held = store.reserve.held.lock();
     held.lend(len, || segment.reserve(len))

@@ -1,4 +1,4 @@
-//! Hint files of finished segments, for which small records are read once more, and closing.
+//! Writes the hint files of finished segments, which reads small records once more, and closes the store.
 
 use super::reserve::restore_reserve;
 use super::store::Store;
@@ -9,7 +9,7 @@ use tierce_storage::disk::OverlayDisk;
 use tierce_storage::segment::file::Segment;
 
 impl Store {
-    /// Gives a finished segment its hint file. Returns the lowest sequence number in it.
+    /// Writes the hint file of a finished segment. Returns the lowest sequence number in it.
     pub(super) fn write_hint_of(&self, segment: &Segment) -> Result<u64> {
         let mut builder = match segment.take_collected() {
             Some(contents) => HintBuilder::of(self.order, contents),
@@ -21,7 +21,7 @@ impl Store {
         Ok(self.write_hint(&mut builder, segment)?.seq_min)
     }
 
-    /// Writes the hint file of a finished segment. On a full disk there are better uses for the space.
+    /// Writes the hint file of a finished segment, unless the disk is full, which has better uses for the space.
     pub(crate) fn write_hint(
         &self,
         builder: &mut HintBuilder,
@@ -37,7 +37,7 @@ impl Store {
         Ok(summary)
     }
 
-    /// Writes the hint files for which there was no space, as far as there is now.
+    /// Writes the hint files that were skipped for lack of space, as far as there is space now.
     pub(crate) fn write_missing_hints(&self) -> Result<()> {
         let lacking: Vec<_> = {
             let segments = self.files.segments.read();
@@ -58,7 +58,7 @@ impl Store {
         Ok(())
     }
 
-    /// What the hint file of a segment would say for which there was no space.
+    /// Builds in memory the hint file that a segment lacks for want of space.
     pub(crate) fn hint_in_memory(&self, segment: &Segment) -> Option<HintReader> {
         let (mut builder, damage) = HintBuilder::read(self.order, segment).ok()?;
         let (memory, dir, id) =
@@ -72,14 +72,14 @@ impl Store {
 
     /// Ends all writing and seals everything; the next opening then reads hint files only.
     ///
-    /// When this returns, whatever the result, no thread changes a file of the store any more, so
-    /// the lock may go.
+    /// When this returns, whatever the result, no thread changes a file of the store any more, so the lock may be
+    /// released.
     pub(crate) fn shut_down(&self) -> Result<()> {
         let left = self.files.close_to_writers();
-        // A compaction in progress notices before long that the store is closed.
+        // A running compaction soon notices that the store is closed.
         let _no_compaction = self.compacting.lock();
         self.files.seal_all(self, left)?;
-        // What the segments being written had in reserve is free now, and less need be held.
+        // The reserved space of open segments is free now, and the reserve may shrink.
         restore_reserve(self).map(drop)
     }
 }

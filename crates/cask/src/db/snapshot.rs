@@ -11,8 +11,8 @@ use tierce_storage::Result;
 
 /// A view of the store that does not change. Clones share it.
 ///
-/// While it lives, what it can see is kept: superseded locations in memory, compacted segments on
-/// disk. So hold it no longer than needed.
+/// While it lives, everything it can see is kept: superseded locations in memory, compacted
+/// segments on disk. So drop it as soon as possible.
 #[derive(Clone)]
 pub struct Snapshot(Arc<View>);
 
@@ -26,12 +26,12 @@ impl Snapshot {
         Ok(Snapshot(Arc::new(View { store: store.clone(), seq })))
     }
 
-    /// Number of the last write this snapshot sees.
+    /// Returns the number of the last write this snapshot sees.
     pub fn seq(&self) -> u64 {
         self.0.seq
     }
 
-    /// The value of a key at the snapshot's moment.
+    /// Returns the value of a key at the snapshot's moment.
     pub fn get(&self, key: &[u8]) -> Result<Option<Value>> {
         Ok(self.get_entry(key)?.map(|entry| entry.value))
     }
@@ -41,7 +41,7 @@ impl Snapshot {
         self.0.get(key)
     }
 
-    /// All keys and values, in no order.
+    /// Returns all keys and values, in no order.
     pub fn iter(&self) -> Iter {
         Iter::new(self.0.store.clone(), Some(self.0.clone()))
     }
@@ -49,7 +49,7 @@ impl Snapshot {
     /// As [`Db::for_each`](crate::Db::for_each), of the snapshot's moment.
     ///
     /// # Errors
-    /// The first one; what comes after it is not visited.
+    /// The first one; the scan ends there.
     pub fn for_each(&self, visitor: impl FnMut(&[u8], &[u8]) -> ControlFlow<()>) -> Result<()> {
         for_each(self.0.store.clone(), Some(self.0.clone()), visitor)
     }

@@ -3,7 +3,7 @@
 use std::sync::atomic::{AtomicU64, Ordering};
 use tierce_storage::log::write::Write;
 
-/// Counted while running; added up by [`Store::stats`](super::store::Store::stats).
+/// Counters of the running store; summed by [`Store::stats`](super::store::Store::stats).
 #[derive(Default)]
 pub(crate) struct Counters {
     pub(crate) bytes_written: AtomicU64,
@@ -19,17 +19,17 @@ impl Counters {
     }
 }
 
-/// Figures about a store. Sizes are those of records, headers and padding included.
+/// Statistics of a store. Sizes are those of records, including headers and padding.
 #[derive(Clone, Copy, PartialEq, Debug)]
 #[non_exhaustive]
 pub struct Stats {
     /// Keys with a value.
     pub keys: u64,
-    /// Segments, those being written included.
+    /// Segments, including those being written.
     pub segments: u64,
     /// Bytes of all segments.
     pub disk_bytes: u64,
-    /// Bytes of records that are the newest of their keys.
+    /// Bytes of records that are the newest of their key.
     pub live_bytes: u64,
     /// Bytes of tombstones.
     pub tombstone_bytes: u64,
@@ -37,7 +37,7 @@ pub struct Stats {
     pub index_bytes: u64,
     /// Memory of the read cache.
     pub cache_bytes: u64,
-    /// Memory of what ranges share.
+    /// Memory of the windows that ranges share.
     pub scan_bytes: u64,
     /// Segments open for reading.
     pub open_files: u64,
@@ -47,17 +47,17 @@ pub struct Stats {
     pub bytes_compacted: u64,
     /// Segments compacted since opening.
     pub compactions: u64,
-    /// Syncs made for writers since opening; below the number of their writes when groups share.
+    /// Syncs made for writers since opening; fewer than their writes if groups share a sync.
     pub syncs: u64,
 }
 
 impl Stats {
-    /// Bytes written to the disk for each byte written by users.
+    /// Returns the bytes written to disk for each byte written by users.
     pub fn write_amplification(&self) -> f64 {
         (self.bytes_written + self.bytes_compacted) as f64 / (self.bytes_written.max(1)) as f64
     }
 
-    /// Bytes on disk for each byte of newest records.
+    /// Returns the bytes on disk for each byte of newest records.
     pub fn space_amplification(&self) -> f64 {
         self.disk_bytes as f64 / (self.live_bytes.max(1)) as f64
     }

@@ -1,4 +1,4 @@
-//! The state all handles of an open store share, and the rules that apply everywhere.
+//! The state that all handles of an open store share, and the rules that apply everywhere.
 
 use super::encoder::Encoder;
 use super::scan::pass::Passes;
@@ -17,7 +17,7 @@ use tierce_storage::log::files::LogFiles;
 use tierce_storage::reserve_file::Reserve;
 use tierce_storage::segment::file::Segment;
 
-/// The index of the kind the store was opened with.
+/// The index, of the kind the store was opened with.
 pub(crate) enum Index {
     Hash(HashIndex),
     Ordered(OrderedIndex),
@@ -32,16 +32,16 @@ pub(crate) struct Store {
     pub(crate) history: History,
     pub(crate) cache: ReadCache,
     pub(crate) passes: Arc<Passes>,
-    /// How many writes have begun to change the index, and how many the index knows of; both are
-    /// counted before a write is acknowledged.
+    /// Number of writes that have begun to change the index, and number applied to it; both are counted before a write
+    /// is acknowledged.
     pub(crate) applying: AtomicU64,
     pub(crate) applied: AtomicU64,
     /// Segments that were compacted away and that snapshots below the number may still read.
     pub(crate) retired: Mutex<Vec<(u64, SegmentId)>>,
-    /// Only one thread compacts at a time. Who holds this has looked afterwards whether the store is open, for
-    /// closing waits for it.
+    /// Only one thread compacts at a time. After taking this lock, it checks that the store is open, since closing
+    /// waits for the lock.
     pub(crate) compacting: Mutex<()>,
-    /// Taken after any other lock but that of `segments`.
+    /// Locked after any other lock but that of `segments`.
     pub(crate) reserve: Reserve,
     pub(crate) counters: Counters,
 }
@@ -75,10 +75,10 @@ impl Store {
         Encoder { hash_key: self.order.hash_key, compression: self.options.compression }
     }
 
-    /// Which shard the writes of a key take: the same for all of them, which puts them in order.
+    /// Returns the shard for the writes of a key: always the same one, which orders them.
     pub(crate) fn shard_of(&self, hash: u64, key: &[u8]) -> usize {
         match self.options.placement {
-            // The low half: the high bits order the index and would make neighbours share a shard.
+            // The low half: the high bits order the index and would put neighbours in one shard.
             Placement::Hashed => {
                 (((hash & 0xffff_ffff) * self.files.appenders.len() as u64) >> 32) as usize
             }
@@ -86,7 +86,7 @@ impl Store {
         }
     }
 
-    /// The shard that the records of this key and its neighbours lie in, if any.
+    /// Returns the shard with the records of this key and its neighbours, if any.
     pub(crate) fn home_shard(&self, key: &[u8]) -> Option<usize> {
         (self.options.placement == Placement::Ordered).then(|| self.shard_in_order(key))
     }
@@ -99,8 +99,7 @@ impl Store {
         ((position * self.files.appenders.len() as u128) >> 64) as usize
     }
 
-    /// Takes segments out of use that no location names any more: at once, or when the last
-    /// snapshot that may read them is gone.
+    /// Retires segments that no location refers to any more: at once, or after the last snapshot that may read them.
     pub(crate) fn retire(&self, ids: impl IntoIterator<Item = SegmentId>) {
         let stamp = self.files.next_seq.load(Ordering::Acquire);
         self.retired.lock().extend(ids.into_iter().map(|id| (stamp, id)));
@@ -109,12 +108,12 @@ impl Store {
 
     pub(crate) fn release_retired(&self) {
         let mut retired = self.retired.lock();
-        // Looked at with the list locked: a snapshot opened later cannot see what is on it.
+        // Checked with the list locked: a snapshot opened later cannot see the segments on it.
         let oldest = self.history.oldest_snapshot().unwrap_or(u64::MAX);
         let unneeded = retired.extract_if(.., |(stamp, _)| oldest >= *stamp);
         let gone = self.files.take_out(unneeded.map(|(_, id)| id));
         drop(retired);
-        // Files go here, with no lock held, or later with the last reader.
+        // Files are deleted here, with no lock held, or later with the last reader.
         drop(gone);
     }
 }

@@ -1,4 +1,4 @@
-//! Background work of a database besides that of its log: periodic syncs, compacting.
+//! Background work of a database in addition to that of its log: periodic syncs, compaction.
 //!
 //! Errors here have no caller. Those that matter latch the store, so the next write reports them.
 

@@ -1,4 +1,4 @@
-//! State that a snapshot and its iterators share, and reading in it.
+//! The state that a snapshot and its iterators share, and reads in it.
 
 use super::read::Fetched;
 use super::store::{Index, Store};
@@ -22,10 +22,10 @@ impl Drop for View {
     }
 }
 
-/// What a record at a location is to a view.
+/// Visibility of a record to a view.
 enum Sight {
     Visible(Fetched, Arc<Segment>),
-    /// Another key's, or written later.
+    /// Of another key, or written later.
     Invisible,
     /// Moved by compaction.
     Gone,

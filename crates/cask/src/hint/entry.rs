@@ -1,4 +1,4 @@
-//! What a hint says about a record. Byte table in `docs/formats/cask-hint.md`.
+//! A hint: the entry of one record. Byte table in `docs/formats/cask-hint.md`.
 
 use crate::{BATCH_LEN_MAX, KEY_LEN_MAX};
 use std::cmp::Ordering;
@@ -8,10 +8,10 @@ use tierce_storage::location::{ALIGNMENT, SEGMENT_LEN_MAX};
 use tierce_storage::manifest::IndexKind;
 use tierce_storage::segment::contents::RecordMeta;
 
-/// A hint file is cut into this many ranges that can be read apart.
+/// Number of ranges in a hint file, which can be read separately.
 pub(crate) const RANGES: usize = 64;
 
-/// A record's key, and what an index needs of the record.
+/// A record's key, and the fields that an index needs of the record.
 #[derive(Clone, PartialEq, Eq, Default, Debug)]
 pub(crate) struct Entry {
     pub(crate) key: Vec<u8>,
@@ -19,7 +19,7 @@ pub(crate) struct Entry {
     pub(crate) meta: RecordMeta,
 }
 
-/// The order of hint files of a store with this index.
+/// The sort order of hint files in a store with this index.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct HintOrder {
     pub(crate) index: IndexKind,
@@ -27,7 +27,7 @@ pub(crate) struct HintOrder {
 }
 
 impl HintOrder {
-    /// By hash and then key, or by key; `hash` arguments are those of the keys.
+    /// Compares by hash and then key, or by key; `hash` arguments are those of the keys.
     pub(crate) fn compare(self, a: (u64, &[u8]), b: (u64, &[u8])) -> Ordering {
         match self.index {
             IndexKind::Hash => a.0.cmp(&b.0).then_with(|| a.1.cmp(b.1)),
@@ -35,7 +35,7 @@ impl HintOrder {
         }
     }
 
-    /// The range a key belongs to; ranges follow each other in the order.
+    /// Returns the range of a key; ranges follow each other in the order.
     pub(crate) fn range_of(self, hash: u64, key: &[u8]) -> usize {
         match self.index {
             IndexKind::Hash => (hash >> 58) as usize,
@@ -52,7 +52,7 @@ pub(crate) fn encode(out: &mut Vec<u8>, key: &[u8], meta: RecordMeta) {
     out.extend_from_slice(key);
 }
 
-/// Reads an entry into `entry`, whose buffer is used again. `None` for impossible bytes.
+/// Decodes an entry into `entry`, whose buffer is reused. `None` for impossible bytes.
 pub(crate) fn decode(cursor: &mut Cursor<'_>, hash_key: HashKey, entry: &mut Entry) -> Option<()> {
     let key_len = cursor.varint()?;
     let offset = cursor.varint()?.checked_mul(ALIGNMENT)?;

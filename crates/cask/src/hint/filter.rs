@@ -1,8 +1,7 @@
 //! A Bloom filter over the keys of a segment, kept in its hint file.
 //!
-//! Before compaction drops a tombstone, it asks the filter whether an older segment may hold the key. Ten bits
-//! a key and seven probes give 1 % false positives, each of which only keeps a tombstone until the next
-//! compaction.
+//! Before compaction drops a tombstone, it checks with the filter whether an older segment may hold the key. Ten bits
+//! per key and seven probes give 1 % false positives, each of which only keeps a tombstone until the next compaction.
 
 const BITS_PER_KEY: usize = 10;
 const PROBES: u64 = 7;

@@ -1,4 +1,4 @@
-//! The newest record of every key, from many hint files.
+//! Merges hint files: finds the newest record of every key.
 
 use super::entry::{Entry, HintOrder};
 use super::reader::{HintCursor, Invalid};
@@ -7,7 +7,7 @@ use std::collections::BinaryHeap;
 use std::collections::binary_heap::PeekMut;
 use tierce_storage::location::SegmentId;
 
-/// Whether a record decides what its key's value is.
+/// Role of a record for the value of its key.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum Standing {
     Newest,
@@ -46,7 +46,7 @@ pub(crate) fn merge(
     Ok(())
 }
 
-/// The next entry of one file; the greatest in the heap is the one to take next.
+/// Next entry of one file; the greatest in the heap is taken next.
 struct Head {
     entry: Entry,
     cursor: HintCursor,
@@ -56,7 +56,8 @@ struct Head {
 impl Ord for Head {
     fn cmp(&self, other: &Self) -> Ordering {
         let (a, b) = (&self.entry, &other.entry);
-        // A copy that compaction made has its original's number; which of them wins is the same.
+        // A copy made by compaction has its original's number; it does not matter which of them
+        // wins.
         self.order
             .compare((b.hash, &b.key), (a.hash, &a.key))
             .then_with(|| a.meta.seq.cmp(&b.meta.seq))
@@ -126,7 +127,7 @@ mod tests {
                 let mut entries = Vec::new();
                 for i in 0..2000u64 {
                     let key = (i * 7 % 3001).to_string().into_bytes();
-                    // The later a segment, the newer some of its records and the older others.
+                    // A later segment has some newer and some older records.
                     let seq = 1 + i * 5 + u64::from((id + i as u32) % 5);
                     let dead = seq % 3 == 0;
                     entries.push((key.clone(), seq, dead));

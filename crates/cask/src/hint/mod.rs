@@ -1,13 +1,13 @@
 //! Hint files: the index entries of a segment's records, without the values.
 //!
-//! Opening reads hint files instead of segments. Each is sorted like the index, so one pass with little memory
-//! merges them all: the newest record of every key comes first, whatever segment it is in.
+//! Opening reads hint files instead of segments. Each is sorted like the index, so one pass with little memory merges
+//! them all: the newest record of every key comes first, whatever segment it is in.
 //!
 //! * [`entry`]: a hint for one record, and the sort order.
-//! * [`writer`]: makes a hint file: written aside, synced, renamed.
-//! * [`reader`]: verifies and reads one.
+//! * [`writer`]: creates a hint file: written to a temporary file, synced, renamed.
+//! * [`reader`]: verifies and reads a hint file.
 //! * [`merge`]: the newest record of every key, from many hint files.
-//! * [`filter`]: may this segment hold that key?
+//! * [`filter`]: Bloom filter over the keys of a segment.
 //!
 //! A missing or invalid hint file is rebuilt from its segment.
 

@@ -1,4 +1,4 @@
-//! Reading a hint file, with every field verified.
+//! Reads a hint file, and verifies every field.
 
 use super::entry::{Entry, HintOrder, RANGES, decode};
 use super::filter::Filter;
@@ -12,12 +12,12 @@ use tierce_storage::disk::{Disk, DiskFile, OpenMode, read_exact_at};
 use tierce_storage::location::{SEQ_MAX, SegmentId};
 use tierce_storage::names;
 
-/// No writer makes longer blocks: one entry above the usual length.
+/// Upper bound of a block that a writer makes: one entry above the usual length.
 const BLOCK_LEN_MAX: usize = 256 << 10;
 /// Bytes a cursor fetches at a time.
 const FETCH_LEN: usize = 64 << 10;
 
-/// The hint file is not to be used; its segment has to be read instead.
+/// The hint file must not be used; its segment has to be read instead.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) struct Invalid;
 
@@ -34,8 +34,8 @@ pub(crate) struct HintReader {
 }
 
 impl HintReader {
-    /// Opens the hint file of a segment, if it is there, whole, and made for this very segment in
-    /// this order.
+    /// Opens the hint file of a segment, if it exists, is complete, and belongs to this segment and
+    /// order.
     pub(crate) fn open(
         disk: &dyn Disk,
         dir: &Path,
@@ -92,8 +92,8 @@ impl HintReader {
         })
     }
 
-    /// Whether all blocks check out, and the entries are what a writer makes: ascending, within
-    /// the segment and the summary. Opening verifies first, so that merging cannot fail midway.
+    /// Verifies all blocks, and that the entries are as a writer makes them: ascending, within the
+    /// segment and the summary. Opening verifies first, so that merging cannot fail midway.
     pub(crate) fn verify(&self) -> Result<(), Invalid> {
         let mut cursor = self.cursor(0..RANGES);
         let (mut entry, mut last) = (Entry::default(), Entry::default());
@@ -114,7 +114,7 @@ impl HintReader {
         if is_whole { Ok(()) } else { Err(Invalid) }
     }
 
-    /// The entries of some ranges, in order.
+    /// Returns the entries of some ranges, in order.
     pub(crate) fn cursor(&self, ranges: Range<usize>) -> HintCursor {
         HintCursor {
             file: self.file.clone(),
@@ -128,9 +128,9 @@ impl HintReader {
         }
     }
 
-    /// The filter over the segment's keys.
+    /// Returns the filter over the segment's keys.
     pub(crate) fn filter(&self) -> Result<Filter, Invalid> {
-        // The length was compared with that of the file, so it asks for no more than there is.
+        // The length was checked against the file's, so this allocates no more than the file has.
         let mut bytes = vec![0; self.filter_len as usize];
         read_exact_at(&*self.file, &mut bytes, self.ranges[RANGES]).map_err(|_| Invalid)?;
         if crc32c(&bytes) != self.filter_crc {
@@ -147,16 +147,16 @@ struct Expected {
     order: HintOrder,
 }
 
-/// Walks over entries.
+/// Iterator over entries.
 pub(crate) struct HintCursor {
     file: Arc<dyn DiskFile>,
     order: HintOrder,
     pub(crate) segment: SegmentId,
-    /// Next byte to fetch.
+    /// Offset of the next byte to fetch.
     position: u64,
     end: u64,
     buf: Vec<u8>,
-    /// Next byte of `buf` to decode.
+    /// Position in `buf` of the next byte to decode.
     buf_at: usize,
     /// End in `buf` of the block being decoded.
     block_end: usize,
@@ -195,7 +195,7 @@ impl HintCursor {
         Ok(true)
     }
 
-    /// Has at least `len` bytes from `buf_at` on in the buffer.
+    /// Makes at least `len` bytes from `buf_at` on available in the buffer.
     fn fetch(&mut self, len: usize) -> Result<(), Invalid> {
         let have = self.buf.len() - self.buf_at;
         if have >= len {

@@ -1,4 +1,4 @@
-//! Making a hint file. Byte table in `docs/formats/cask-hint.md`.
+//! Writes a hint file. Byte table in `docs/formats/cask-hint.md`.
 
 use super::entry::{HintOrder, RANGES, encode};
 use super::filter::Filter;
@@ -23,23 +23,23 @@ pub(crate) const FIELDS_LEN: usize = 88;
 const BLOCK_LEN: usize = 16 << 10;
 /// Bytes before a block's entries: length and checksum.
 pub(crate) const BLOCK_HEADER_LEN: usize = 8;
-/// How many bytes are collected before they are written.
+/// Bytes that are buffered before a write.
 const WRITE_LEN: usize = 1 << 20;
 
-/// Collects what a segment's records are about.
+/// Collector of the hints of a segment's records.
 pub(crate) struct HintBuilder {
     order: HintOrder,
     contents: Contents,
 }
 
-/// Whether a hint file was written.
+/// Outcome of writing a hint file.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum Written {
     Yes,
     NoSpace,
 }
 
-/// What was learned while collecting, for the segment's accounts.
+/// Totals from collecting, for the segment's accounting.
 #[derive(Clone, Copy, PartialEq, Eq, Default, Debug)]
 pub(crate) struct HintSummary {
     pub(crate) entries: u64,
@@ -106,7 +106,7 @@ impl HintBuilder {
             file.sync_data()
         });
         if let Err(e) = written {
-            // On a full disk the leftover would be in the way.
+            // On a full disk the leftover file would take space.
             let _ = disk.remove(&temporary);
             return Err(Error::io("write", &temporary, e));
         }
@@ -121,8 +121,8 @@ impl HintBuilder {
         self.summary()
     }
 
-    /// As [`Self::write`]; without the file where there is no space for it. A hint file only saves
-    /// reading its segment, so it is no reason to refuse anything.
+    /// As [`Self::write`], but writes no file if there is no space. A hint file only saves reading
+    /// its segment, so its absence is no reason to refuse anything.
     pub(crate) fn write_if_there_is_space(
         &mut self,
         home: &SegmentHome,
@@ -135,7 +135,7 @@ impl HintBuilder {
         }
     }
 
-    /// Brings the newest record of every key to the front and drops the others.
+    /// Sorts the newest record of every key to the front and drops the others.
     fn sort(&mut self) {
         let Contents { keys, records } = &mut self.contents;
         records.sort_unstable_by(|a, b| {

@@ -9,20 +9,20 @@
 //! * probing for an absent fingerprint ends at the first greater one;
 //! * opening builds a table of exactly the right size from sorted hint files.
 //!
-//! Equal fingerprints (42 bits with the partition) may belong to different keys; the caller reads their
-//! records to know. Each key has one entry.
+//! Equal fingerprints (42 bits with the partition) may belong to different keys; the caller reads their records to
+//! find out. Each key has one entry.
 
 use parking_lot::RwLock;
 use tierce_storage::location::Location;
 
 const PARTITION_BITS: u32 = 10;
-/// Above this a table grows. Percent, of home slots.
+/// Upper bound of a table's load, above which it grows. Percent, of home slots.
 const LOAD_MAX: usize = 92;
-/// What a resized table starts with. Percent, of home slots.
+/// Load of a resized table. Percent, of home slots.
 const LOAD_AFTER_RESIZE: usize = 83;
-/// Below this a table shrinks. Percent, of home slots.
+/// Lower bound of a table's load, below which it shrinks. Percent, of home slots.
 const LOAD_MIN: usize = 60;
-/// Slots behind the last home, for entries pushed over the end.
+/// Slots after the last home slot, for entries pushed over the end.
 const TAIL_SLOTS: usize = 6;
 /// An empty slot; no location has this value.
 const EMPTY: u64 = 0;
@@ -82,7 +82,7 @@ impl HashIndex {
         slot.map(|slot| partition.remove(slot)).is_some()
     }
 
-    /// Whether an entry points there.
+    /// Returns true if an entry points to this location.
     pub(crate) fn points_to(&self, hash: u64, location: Location) -> bool {
         self.partition(hash).read().find(fingerprint(hash), location).is_some()
     }
@@ -96,7 +96,7 @@ impl HashIndex {
         self.partitions.iter().map(|partition| partition.read().len).sum()
     }
 
-    /// Bytes of memory used.
+    /// Returns the bytes of memory used.
     pub(crate) fn memory_bytes(&self) -> usize {
         let tables: usize =
             self.partitions.iter().map(|partition| partition.read().memory_bytes()).sum();
@@ -138,7 +138,7 @@ impl Partition {
         Partition { fingerprints, locations, homes, len }
     }
 
-    /// The slots of all entries with this fingerprint.
+    /// Returns the slots of all entries with this fingerprint.
     fn equal_slots(&self, fingerprint: u32) -> impl Iterator<Item = usize> {
         let start = self.lower_bound(fingerprint);
         (start..self.locations.len()).take_while(move |&slot| {
@@ -146,7 +146,7 @@ impl Partition {
         })
     }
 
-    /// The first slot from the fingerprint's home on that is empty or not below it.
+    /// Returns the first slot from the fingerprint's home on that is empty or not below it.
     fn lower_bound(&self, fingerprint: u32) -> usize {
         let mut slot = home(fingerprint, self.homes);
         while slot < self.locations.len()
@@ -180,7 +180,7 @@ impl Partition {
     }
 
     fn remove(&mut self, slot: usize) {
-        // Entries that follow without a gap and are not at home move up by one.
+        // Entries that follow without a gap and are not in their home slot move up by one.
         let mut end = slot + 1;
         while end < self.locations.len()
             && self.locations[end] != EMPTY
@@ -200,7 +200,7 @@ impl Partition {
     fn resize(&mut self) {
         let entries = self.fingerprints.iter().copied().zip(self.locations.iter().copied());
         let len = self.len;
-        // One more than there are, so that even an empty table gets a home slot.
+        // One more than the entries, so that even an empty table gets a home slot.
         let mut resized = Self::from_sorted(entries.filter(|entry| entry.1 != EMPTY), len + 1);
         resized.len = len;
         *self = resized;
@@ -212,7 +212,7 @@ impl Partition {
     }
 }
 
-/// Where an entry would like to stand; monotone in the fingerprint.
+/// Returns the home slot of an entry; monotone in the fingerprint.
 fn home(fingerprint: u32, homes: usize) -> usize {
     ((u64::from(fingerprint) * homes as u64) >> 32) as usize
 }
@@ -253,7 +253,7 @@ mod tests {
             let mut partition = Partition::default();
             let mut model = BTreeSet::new();
             for (fingerprint, n, insert) in ops {
-                // Few, crowded fingerprints at both ends of the axis.
+                // A few clustered fingerprints at both ends of the axis.
                 let fingerprint = if fingerprint < 20 { fingerprint } else { u32::MAX - fingerprint };
                 let location = location(n);
                 let found = partition.find(fingerprint, location);

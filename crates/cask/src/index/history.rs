@@ -4,10 +4,11 @@
 //! newest records; while snapshots are open, each write notes here the location it supersedes, with its own
 //! number. The version S sees is the one with the lowest such number above S, if its own number is not above S.
 //!
-//! Writers note before they change the index, and snapshots look at the index first, so no version is missed.
+//! Writers add to the history before they change the index, and snapshots read the index first, so no version is
+//! missed.
 //!
-//! One lock guards snapshots and versions: dropping a snapshot decides what to forget and forgets it before the
-//! next snapshot, which may need it, can open.
+//! One lock guards snapshots and versions: dropping a snapshot decides which versions to remove and removes them
+//! before the next snapshot, which may need them, can open.
 
 use parking_lot::RwLock;
 use std::collections::BTreeMap;
@@ -15,18 +16,18 @@ use std::ops::Bound;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use tierce_storage::location::Location;
 
-/// A place a key pointed to until write `superseded_by`.
+/// A location of a key until write `superseded_by`.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) struct Version {
     pub(crate) superseded_by: u64,
     pub(crate) location: Location,
 }
 
-/// Open snapshots and what they may see.
+/// Open snapshots and the versions they may see.
 #[derive(Default)]
 pub(crate) struct History {
     seen: RwLock<Seen>,
-    /// Of the open snapshots, for a look without the lock.
+    /// Number of open snapshots, for a check without the lock.
     snapshot_count: AtomicUsize,
 }
 
@@ -34,17 +35,17 @@ pub(crate) struct History {
 struct Seen {
     /// Superseded versions by key, or by big-endian hash for an index without keys.
     versions: BTreeMap<Vec<u8>, Vec<Version>>,
-    /// How many snapshots have a number.
+    /// Number of snapshots per sequence number.
     snapshots: BTreeMap<u64, usize>,
 }
 
 impl Seen {
-    /// The lowest number of an open snapshot.
+    /// Returns the lowest number of an open snapshot.
     fn oldest(&self) -> Option<u64> {
         self.snapshots.keys().next().copied()
     }
 
-    /// Forgets one of the snapshots with this number.
+    /// Removes one of the snapshots with this number.
     fn remove(&mut self, seq: u64) {
         if let Some(count) = self.snapshots.get_mut(&seq) {
             *count -= 1;
@@ -56,14 +57,14 @@ impl Seen {
 }
 
 impl History {
-    /// Registers a snapshot. The caller keeps writers out, so that none is between noting and
-    /// changing the index.
+    /// Registers a snapshot. The caller blocks writers, so that none is between adding to the history and changing the
+    /// index.
     pub(crate) fn open_snapshot(&self, seq: u64) {
         *self.seen.write().snapshots.entry(seq).or_insert(0) += 1;
         self.snapshot_count.fetch_add(1, Ordering::SeqCst);
     }
 
-    /// Forgets a snapshot and what only it could see.
+    /// Removes a snapshot and the versions that only it could see.
     pub(crate) fn close_snapshot(&self, seq: u64) {
         let mut seen = self.seen.write();
         seen.remove(seq);
@@ -78,7 +79,7 @@ impl History {
         }
     }
 
-    /// The lowest number of an open snapshot.
+    /// Returns the lowest number of an open snapshot.
     pub(crate) fn oldest_snapshot(&self) -> Option<u64> {
         self.seen.read().oldest()
     }
@@ -87,23 +88,23 @@ impl History {
         self.snapshot_count.load(Ordering::SeqCst) > 0
     }
 
-    /// Notes that write `superseded_by` is about to replace what the key points to.
+    /// Notes that write `superseded_by` is about to replace the key's location.
     pub(crate) fn note(&self, key: &[u8], superseded_by: u64, location: Location) {
         let mut seen = self.seen.write();
         let chain = seen.versions.entry(key.to_vec()).or_default();
         chain.push(Version { superseded_by, location });
     }
 
-    /// The versions of a key (or of all keys with a hash) that were superseded after `seq`, the
-    /// earliest superseded first.
+    /// Returns the versions of a key (or of all keys with a hash) that were superseded after `seq`, the earliest
+    /// superseded first.
     pub(crate) fn versions_after(&self, key: &[u8], seq: u64) -> Vec<Version> {
         let seen = self.seen.read();
         let chain = seen.versions.get(key).map_or(&[][..], |chain| chain);
         chain.iter().filter(|version| version.superseded_by > seq).copied().collect()
     }
 
-    /// Keys in a range with versions superseded after `seq`, ascending, with the earliest
-    /// superseded of each.
+    /// Returns the keys in a range with versions superseded after `seq`, ascending, with the earliest superseded
+    /// version of each.
     pub(crate) fn range_after(
         &self,
         lower: Bound<&[u8]>,
@@ -120,7 +121,7 @@ impl History {
             .collect()
     }
 
-    /// All versions with hashes in a range that were superseded after `seq`.
+    /// Returns all versions with hashes in a range that were superseded after `seq`.
     pub(crate) fn all_after(
         &self,
         lower: Bound<&[u8]>,

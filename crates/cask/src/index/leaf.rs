@@ -48,7 +48,7 @@ impl Leaf {
         self.locations.len()
     }
 
-    /// Bytes of the keys, without what they share.
+    /// Returns the bytes of the keys, without their common prefix.
     pub(crate) fn rests_len(&self) -> usize {
         self.rests.len()
     }
@@ -73,13 +73,13 @@ impl Leaf {
         &self.rests[self.start(at)..self.start(at + 1)]
     }
 
-    /// Appends the key at a place.
+    /// Appends the key at an index.
     pub(crate) fn key_into(&self, at: usize, out: &mut Vec<u8>) {
         out.extend_from_slice(&self.prefix);
         out.extend_from_slice(self.rest(at));
     }
 
-    /// Where the key stands, or where it would.
+    /// Returns the index of the key, or its insertion point.
     pub(crate) fn search(&self, key: &[u8]) -> Result<usize, usize> {
         let Some(rest) = key.strip_prefix(&*self.prefix) else {
             return Err(if *key < *self.prefix { 0 } else { self.len() });
@@ -137,7 +137,7 @@ impl Leaf {
         }
     }
 
-    /// Gives away the upper half, and with it the shortest key that separates the halves.
+    /// Removes the upper half and returns it, with the shortest key that separates the halves.
     pub(crate) fn split(&mut self) -> (Box<[u8]>, Leaf) {
         let middle = self.len() / 2;
         let keys = self.keys();
@@ -151,7 +151,7 @@ impl Leaf {
         (fence, right)
     }
 
-    /// Takes over the entries of the next leaf.
+    /// Adds the entries of the next leaf.
     pub(crate) fn append(&mut self, next: &Leaf) {
         let (mine, others) = (self.keys(), next.keys());
         let entries: Vec<(&[u8], Location)> = mine
@@ -187,7 +187,7 @@ impl Leaf {
         self.prefix = self.prefix[..len].into();
     }
 
-    /// Bytes of memory the buffers take.
+    /// Returns the bytes of memory the buffers take.
     pub(crate) fn memory_bytes(&self) -> usize {
         self.prefix.len()
             + self.rests.capacity()
@@ -200,7 +200,7 @@ fn common_len(a: &[u8], b: &[u8]) -> usize {
     a.iter().zip(b).take_while(|(a, b)| a == b).count()
 }
 
-/// Doubling would waste a quarter of the index on average.
+/// Reserves an eighth more. Doubling would waste a quarter of the index on average.
 fn reserve_an_eighth<T>(buf: &mut Vec<T>, more: usize) {
     if buf.capacity() - buf.len() < more {
         buf.reserve_exact(more.max(buf.len() / 8));

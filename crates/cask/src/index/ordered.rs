@@ -23,7 +23,7 @@ const LEAF_BYTES_MAX: usize = 32 << 10;
 /// A leaf with fewer entries is joined with its neighbour.
 const LEAF_ENTRIES_MIN: usize = 32;
 
-/// Leaves whose locations are copied at a time, during which the map of leaves is not changed.
+/// Number of leaves whose locations are copied at a time, while the map of leaves is locked.
 const LEAVES_AT_A_TIME: usize = 16;
 
 /// Maps keys to locations, in order.
@@ -60,7 +60,7 @@ impl Run {
         (&self.keys[start..self.ends[at]], self.locations[at])
     }
 
-    /// Drops all entries but some.
+    /// Drops all entries except some.
     pub(crate) fn keep(&mut self, positions: std::ops::Range<usize>) {
         let start = positions.start.checked_sub(1).map_or(0, |before| self.ends[before]);
         self.locations.truncate(positions.end);
@@ -86,7 +86,7 @@ impl Run {
     }
 }
 
-/// A range's end that [`OrderedIndex::run`] starts from.
+/// The end of a range that [`OrderedIndex::run`] starts from.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum Side {
     Lower,
@@ -100,7 +100,7 @@ enum Change {
 }
 
 impl OrderedIndex {
-    /// An index of leaves that [`LeafBuilder`]s made, in order.
+    /// Creates an index of leaves that [`LeafBuilder`]s made, in order.
     pub(crate) fn from_leaves(leaves: Vec<(Box<[u8]>, Leaf)>) -> Self {
         let len: usize = leaves.iter().map(|(_, leaf)| leaf.len()).sum();
         let mut leaves: BTreeMap<_, _> =
@@ -118,7 +118,7 @@ impl OrderedIndex {
         leaf.search(key).ok().map(|at| leaf.location(at))
     }
 
-    /// Lets the key point there and returns where it pointed before.
+    /// Sets the key's location and returns the old one.
     pub(crate) fn put(&self, key: &[u8], location: Location) -> Option<Location> {
         let change = {
             let leaves = self.leaves.read();
@@ -140,7 +140,7 @@ impl OrderedIndex {
         None
     }
 
-    /// Removes the key and returns where it pointed.
+    /// Removes the key and returns its location.
     pub(crate) fn remove(&self, key: &[u8]) -> Option<Location> {
         let (old, change) = {
             let leaves = self.leaves.read();
@@ -157,7 +157,7 @@ impl OrderedIndex {
         Some(old)
     }
 
-    /// Lets the key point to `new` if it points to `old`.
+    /// Changes the key's location to `new` if it is `old`.
     pub(crate) fn replace(&self, key: &[u8], old: Location, new: Location) -> bool {
         let leaves = self.leaves.read();
         let mut leaf = find(&leaves, key).write();
@@ -170,8 +170,8 @@ impl OrderedIndex {
         }
     }
 
-    /// Copies the entries of one leaf that lie between the bounds, ascending: those nearest to
-    /// the given side. An empty run means that there are none at all.
+    /// Copies the entries of one leaf that lie between the bounds, ascending: those nearest to the given side. An
+    /// empty run means that there are none.
     pub(crate) fn run(&self, lower: Bound<&[u8]>, upper: Bound<&[u8]>, side: Side, out: &mut Run) {
         out.clear();
         let leaves = self.leaves.read();
@@ -212,15 +212,15 @@ impl OrderedIndex {
         }
     }
 
-    /// Appends the locations of some leaves' keys from `lower` on, and says which key to go on with.
-    /// `None` at the end.
+    /// Appends the locations of some leaves' keys from `lower` on, and returns the key to continue with. `None` at the
+    /// end.
     pub(crate) fn locations(&self, lower: &[u8], out: &mut Vec<Location>) -> Option<Box<[u8]>> {
         let leaves = self.leaves.read();
         let first = leaves.range::<[u8], _>(up_to(lower)).next_back().map_or(&[][..], |(f, _)| f);
         let mut following = leaves.range::<[u8], _>((Bound::Included(first), Bound::Unbounded));
         for (_, leaf) in following.by_ref().take(LEAVES_AT_A_TIME) {
             let leaf = leaf.read();
-            // Only the first leaf, and only if leaves were joined, begins below.
+            // Only the first leaf, and only after leaves were joined, begins below `lower`.
             let start = leaf.search(lower).unwrap_or_else(|at| at);
             out.extend((start..leaf.len()).map(|at| leaf.location(at)));
         }
@@ -231,7 +231,7 @@ impl OrderedIndex {
         self.len.load(std::sync::atomic::Ordering::Relaxed)
     }
 
-    /// Bytes of memory used, with an estimate of the map's own.
+    /// Returns the bytes of memory used, with an estimate of the map's own.
     pub(crate) fn memory_bytes(&self) -> usize {
         let leaves = self.leaves.read();
         // B-tree nodes are two thirds full on average.
@@ -303,7 +303,7 @@ fn find_mut<'a>(leaves: &'a mut BTreeMap<Box<[u8]>, RwLock<Leaf>>, key: &[u8]) -
     found.expect("the first fence is below every key").1.get_mut()
 }
 
-/// Makes full leaves out of entries that come in order.
+/// Builder of full leaves from entries that come in order.
 #[derive(Default)]
 pub(crate) struct LeafBuilder {
     run: Run,
@@ -390,7 +390,7 @@ mod tests {
                 if long {
                     key.extend_from_slice(&[b'x'; 300]);
                 }
-                // Both directions of growth: mostly inserting, mostly removing.
+                // Both directions: mostly insertions, or mostly removals.
                 let insert = if growing { op < 7 } else { op < 3 };
                 let location = location(n as u64);
                 if insert {

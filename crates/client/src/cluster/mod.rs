@@ -1,4 +1,4 @@
-//! Several servers, and which of them has a key.
+//! Distribution of keys over several servers.
 
 mod ring;
 
@@ -7,20 +7,20 @@ pub use ring::{Ring, Server};
 use crate::error::Error;
 use crate::{pedrokv, resp};
 
-/// What is done about a server that cannot be reached.
+/// Policy for a server that cannot be reached.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Failover {
-    /// Nothing: requests for its keys go to it and fail. No reader sees a stale value.
+    /// No failover: requests for its keys go to it and fail. No reader sees a stale value.
     #[default]
     Fail,
-    /// Requests for its keys go to the server that follows on the ring, until it can be reached again.
-    /// As for a cache: values that were written in the meantime stay there, and old ones come back.
+    /// Requests for its keys go to the next server on the ring, until it can be reached again. Only suitable for a
+    /// cache: values written in the meantime stay there, and old values reappear.
     Next,
 }
 
-/// What a [`Cluster`] needs to know about a client.
+/// A client that a [`Cluster`] can use.
 pub trait Shard {
-    /// Whether the last attempt to reach the server has failed.
+    /// Returns true if the last attempt to reach the server has failed.
     fn is_down(&self) -> bool;
 }
 
@@ -36,7 +36,7 @@ impl Shard for resp::Client {
     }
 }
 
-/// Clients of several servers, and the ring that says which one has a key.
+/// Clients of several servers, and the ring that maps keys to servers.
 ///
 /// ```
 /// use tierce_client::{Cluster, Config, Failover, Server, pedrokv::Client};
@@ -59,10 +59,10 @@ pub struct Cluster<C> {
 }
 
 impl<C: Shard> Cluster<C> {
-    /// A client for each server, made by `connect`.
+    /// Makes a client for each server by `connect`.
     ///
     /// # Errors
-    /// Those of `connect`.
+    /// The errors of `connect`.
     ///
     /// # Panics
     /// If there are no servers.
@@ -76,8 +76,8 @@ impl<C: Shard> Cluster<C> {
         Ok(Cluster { ring: Ring::new(servers), clients, failover })
     }
 
-    /// The client for a key. With [`Failover::Next`], the first on the ring whose server is not down,
-    /// or if all are, the one that should have the key.
+    /// Returns the client for a key. With [`Failover::Next`], this is the first on the ring whose server is not down.
+    /// If all are down, it is the one that owns the key.
     pub fn client(&self, key: &[u8]) -> &C {
         let first = self.ring.server(key);
         if self.failover == Failover::Fail || !self.clients[first].is_down() {
@@ -87,13 +87,13 @@ impl<C: Shard> Cluster<C> {
         &self.clients[live.unwrap_or(first)]
     }
 
-    /// All clients, in the order of the servers.
+    /// Returns all clients, in the order of the servers.
     pub fn clients(&self) -> &[C] {
         &self.clients
     }
 
-    /// The ring.
-    pub fn notify(&self) -> &Ring {
+    /// Returns the ring.
+    pub fn ring(&self) -> &Ring {
         &self.ring
     }
 }

@@ -3,19 +3,19 @@
 //! Each server has points on a ring of 2^32 numbers, about 160 with equal weights. A key belongs to the server of the
 //! first point at or after its hash. Adding or removing a server moves only the keys of its own points.
 //!
-//! The points are the four little-endian words of `MD5(name-i)` for i = 0..40, and the hash of a key is the first
-//! such word. Clients with the same names, weights and hash agree about every key: libmemcached with
-//! `MEMCACHED_BEHAVIOR_KETAMA_WEIGHTED` and MD5, and what is built on it.
+//! The points are the four little-endian words of `MD5(name-i)` for i = 0..40. The hash of a key is the first such
+//! word. Clients with the same names, weights and hash agree about every key: libmemcached with
+//! `MEMCACHED_BEHAVIOR_KETAMA_WEIGHTED` and MD5, and the clients built on it.
 
 use crate::address::Address;
 
-/// Points of a server of average weight.
+/// Number of points of a server of average weight.
 const POINTS_PER_SERVER: f32 = 160.0;
 
-/// Points that one digest makes.
+/// Number of points from one digest.
 const POINTS_PER_DIGEST: usize = 4;
 
-/// The port that libmemcached leaves out of names.
+/// Port that libmemcached omits from names.
 const MEMCACHED_PORT_SUFFIX: &str = ":11211";
 
 /// A server on the ring.
@@ -27,8 +27,7 @@ pub struct Server {
 }
 
 impl Server {
-    /// A server of weight 1. Its name on the ring is its address; the port 11211 is left out, as
-    /// libmemcached does it.
+    /// Makes a server of weight 1. Its name on the ring is its address without the port 11211, as in libmemcached.
     pub fn new(address: impl Into<Address>) -> Server {
         let address = address.into();
         let text = address.to_string();
@@ -36,27 +35,27 @@ impl Server {
         Server { address, name, weight: 1 }
     }
 
-    /// The same under another name on the ring, which stays when its address changes.
+    /// Sets the name on the ring, which stays when the address changes.
     #[must_use]
     pub fn name(mut self, name: impl Into<String>) -> Server {
         self.name = name.into();
         self
     }
 
-    /// The same with another weight, which decides about its share of the keys. 0 is none.
+    /// Sets the weight, which determines the share of the keys. 0 means none.
     #[must_use]
     pub fn weight(mut self, weight: u32) -> Server {
         self.weight = weight;
         self
     }
 
-    /// Where it listens.
+    /// Returns the address.
     pub fn address(&self) -> &Address {
         &self.address
     }
 }
 
-/// Which server has a key.
+/// The map from keys to servers.
 ///
 /// ```
 /// use tierce_client::{Ring, Server};
@@ -72,7 +71,7 @@ pub struct Ring {
 }
 
 impl Ring {
-    /// The ring of these servers.
+    /// Makes the ring of these servers.
     pub fn new(servers: &[Server]) -> Ring {
         let total: u32 = servers.iter().map(|server| server.weight).fold(0, u32::saturating_add);
         let live = servers.iter().filter(|server| server.weight > 0).count();
@@ -87,13 +86,13 @@ impl Ring {
         Ring { points, servers: servers.len() }
     }
 
-    /// The index of the server that has the key; 0 if no server has any weight.
+    /// Returns the index of the server that has the key; 0 if no server has any weight.
     pub fn server(&self, key: &[u8]) -> usize {
         self.servers(key).next().unwrap_or(0)
     }
 
-    /// The servers in the order in which they follow on the ring from the key on: the one that has
-    /// the key, the one that has it if that is taken away, and so on.
+    /// Returns the servers in ring order, starting at the key: the one that has the key, the one that gets it if the
+    /// first is removed, and so on.
     pub fn servers(&self, key: &[u8]) -> impl Iterator<Item = usize> {
         let hash = word(&md5::compute(key).0, 0);
         let first = self.points.partition_point(|&(point, _)| point < hash);
@@ -106,9 +105,9 @@ impl Ring {
     }
 }
 
-/// How many digests a server has: 40, if all weigh the same. This is the arithmetic of libmemcached,
-/// whose single precision makes 39 of it for some numbers of servers, such as 25; what it adds before
-/// it rounds down is too little to help.
+/// Returns the number of digests of a server: 40 if all weights are equal. This is the arithmetic of libmemcached.
+/// Its single precision yields 39 for some numbers of servers, such as 25; the amount that it adds before rounding
+/// down is too small to help.
 fn digests(weight: u32, total: u32, live: usize) -> usize {
     if weight == 0 {
         return 0;
@@ -118,7 +117,7 @@ fn digests(weight: u32, total: u32, live: usize) -> usize {
     (f64::from(digests) + 0.000_000_000_1) as f32 as usize
 }
 
-/// One of the four little-endian words of a digest.
+/// Returns one of the four little-endian words of a digest.
 fn word(digest: &[u8; 16], index: usize) -> u32 {
     let bytes = &digest[index * 4..index * 4 + 4];
     u32::from_le_bytes(bytes.try_into().expect("four bytes"))
@@ -128,8 +127,8 @@ fn word(digest: &[u8; 16], index: usize) -> u32 {
 mod tests {
     use super::*;
 
-    /// Compares the servers of `key0`, `key1` and so on with what the Python library uhashring says
-    /// (version 2.4, `hash_fn='ketama'`, nodes and weights as here).
+    /// Compares the servers of `key0`, `key1` and so on with those of the Python library uhashring (version 2.4,
+    /// `hash_fn='ketama'`, nodes and weights as here).
     #[track_caller]
     fn check(servers: &[(&str, u32)], expected: &str, counts: &[usize]) {
         let servers: Vec<Server> =

@@ -1,19 +1,19 @@
 //! The requests in flight, by id.
 //!
-//! Ids count up, so an id is reused only after 2^32 requests, and any answer less late than that is recognized. The
-//! id determines the slot of a request. If a slow request still has that slot, the id is skipped; since at least
-//! half of the slots are free, this is rare.
+//! Ids count up, so an id is reused only after 2^32 requests. A late answer is recognized unless it is later than
+//! that. The id determines the slot of a request. If a slow request still has that slot, the id is skipped. At least
+//! half of the slots are free, so this is rare.
 
 use crate::callback::Callback;
 use crate::window::Repeat;
 
-/// "No deadline", and later than all deadlines.
+/// No deadline. Later than all deadlines.
 pub(super) const NEVER: u64 = u64::MAX;
 
-/// Where the bytes of a request are.
+/// Position of a request's bytes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct ByteRange {
-    /// Number of its chunk, in [`Output`](super::output::Output).
+    /// Number of the chunk in [`Output`](super::output::Output).
     pub(super) chunk: u32,
     pub(super) offset: usize,
     pub(super) len: usize,
@@ -23,14 +23,14 @@ pub(super) struct ByteRange {
 pub(super) struct Request {
     pub(super) callback: Callback,
     pub(super) range: ByteRange,
-    /// When it fails.
+    /// Time at which the request fails.
     pub(super) deadline_ms: u64,
-    /// When this attempt has failed; not later than the deadline.
+    /// Time at which this attempt fails; not later than the deadline.
     pub(super) attempt_until_ms: u64,
-    /// Attempts that were sent and not answered.
+    /// Number of attempts that were sent and not answered.
     pub(super) failures: u32,
     pub(super) repeat: Repeat,
-    /// Replies that make the answer.
+    /// Number of replies in the answer.
     pub(super) replies: u32,
 }
 
@@ -39,12 +39,12 @@ pub(super) struct InFlight {
     slots: Box<[Option<(u32, Request)>]>,
     next_id: u32,
     len: usize,
-    /// Not later than the end of any attempt.
+    /// Lower bound of the end of all attempts.
     earliest_ms: u64,
 }
 
 impl InFlight {
-    /// Room for this many requests.
+    /// Makes a table with room for this many requests.
     pub(super) fn new(max_inflight: usize) -> InFlight {
         let slots = (max_inflight * 2).next_power_of_two();
         InFlight {
@@ -65,7 +65,7 @@ impl InFlight {
         id as usize & (self.slots.len() - 1)
     }
 
-    /// The id that the next request gets.
+    /// Returns the id for the next request.
     #[inline]
     pub(super) fn next_id(&mut self) -> u32 {
         debug_assert!(self.len < self.slots.len());
@@ -75,7 +75,7 @@ impl InFlight {
         self.next_id
     }
 
-    /// Adds a request under the id that [`InFlight::next_id`] has returned last.
+    /// Adds a request under the last id that [`InFlight::next_id`] has returned.
     #[inline]
     pub(super) fn insert(&mut self, request: Request) {
         self.earliest_ms = self.earliest_ms.min(request.attempt_until_ms);
@@ -93,12 +93,12 @@ impl InFlight {
         Some(request)
     }
 
-    /// A moment before which no attempt is over.
+    /// Returns a time before which no attempt ends.
     pub(super) fn earliest_ms(&self) -> u64 {
         if self.len == 0 { NEVER } else { self.earliest_ms }
     }
 
-    /// Takes out the requests whose attempt is over, oldest first.
+    /// Removes and returns the requests whose attempt is over, oldest first.
     pub(super) fn take_due(&mut self, now_ms: u64) -> Vec<(u32, Request)> {
         if self.earliest_ms() > now_ms {
             return Vec::new();
@@ -109,12 +109,12 @@ impl InFlight {
         due
     }
 
-    /// Takes out all requests, oldest first.
+    /// Removes and returns all requests, oldest first.
     pub(super) fn take_all(&mut self) -> Vec<(u32, Request)> {
         self.take_if(|_| true)
     }
 
-    /// Takes out the requests that are chosen, oldest first.
+    /// Removes and returns the chosen requests, oldest first.
     pub(super) fn take_if(
         &mut self,
         mut chosen: impl FnMut(&Request) -> bool,
@@ -160,7 +160,7 @@ mod tests {
             requests.insert(request(NEVER));
             assert!(requests.remove(*used.last().unwrap()).is_some());
         }
-        // Four slots, of which the slow one is passed over.
+        // Four slots; the slow request's slot is skipped.
         assert_eq!(used, [u32::MAX - 1, u32::MAX, 0, 2, 3]);
         assert!(requests.remove(1).is_none(), "another id in the slot of the slow request");
         assert_eq!(requests.len(), 1);

@@ -1,12 +1,12 @@
-//! Received bytes not yet parsed.
+//! Received bytes that are not parsed yet.
 
-/// Bytes that are received at once: a few hundred answers of ordinary size.
+/// Size of the receive buffer: a few hundred answers of ordinary size.
 const BUFFER_LEN: usize = 64 * 1024;
 
-/// A buffer that has grown beyond this for a large answer is given back when it is empty.
+/// A buffer that has grown larger than this for a large answer is freed when it is empty.
 const BUFFER_LEN_KEPT: usize = 1024 * 1024;
 
-/// A buffer whose memory follows the bytes that have arrived.
+/// A buffer whose memory grows with the received bytes.
 #[derive(Debug)]
 pub(crate) struct Input {
     buffer: Vec<u8>,
@@ -19,7 +19,7 @@ impl Input {
         Input { buffer: Vec::new(), start: 0, end: 0 }
     }
 
-    /// Where to receive. Never empty.
+    /// Returns the space for received bytes. It is never empty.
     pub(crate) fn space(&mut self) -> &mut [u8] {
         if self.start == self.end {
             (self.start, self.end) = (0, 0);
@@ -36,13 +36,13 @@ impl Input {
         &mut self.buffer[self.end..]
     }
 
-    /// This many bytes have been put at the front of the [`space`](Input::space).
+    /// Notes that this many bytes were written to the front of the [`space`](Input::space).
     pub(crate) fn received(&mut self, count: usize) {
         self.end += count;
         debug_assert!(self.end <= self.buffer.len());
     }
 
-    /// What was not consumed.
+    /// Returns the bytes that were not consumed.
     #[inline]
     pub(crate) fn unread(&self) -> &[u8] {
         &self.buffer[self.start..self.end]

@@ -1,15 +1,15 @@
-//! The life of requests, without sockets, threads and clocks.
+//! The state machine for requests, without sockets, threads and clocks.
 //!
 //! The engine is told of events: new requests, a connection established or lost, received bytes, elapsed time. It
-//! returns what to send, whether it wants a connection, and when to call it again; and it calls callbacks. Its
+//! returns the bytes to send, its wish for a connection, and the time of the next call. It calls the callbacks. Its
 //! driver decides nothing.
 //!
-//! - A request is completed exactly once, at the latest at its deadline.
+//! - A request is completed exactly once, at its deadline at the latest.
 //! - A request of which a byte was sent is sent again only if that is allowed, and after a wait. A request of which
-//!   nothing was sent is sent over the next connection, whatever it is.
+//!   nothing was sent is sent over the next connection in any case.
 //! - A request that timed out before it was sent is never sent.
-//! - An answer that is no longer wanted is dropped. If there are too many of them, or a whole timeout passes without
-//!   a byte from the server, the connection is closed.
+//! - An answer without a waiting caller is dropped. The connection is closed if there are too many of them, or if no
+//!   byte arrives from the server for a whole timeout.
 
 mod in_flight;
 mod input;
@@ -30,30 +30,30 @@ use in_flight::{ByteRange, InFlight, NEVER, Request};
 pub(crate) use input::Input;
 use output::{Output, Rest};
 
-/// What a connection begins with, before requests.
+/// Bytes that a connection sends before requests.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Greeting {
     pub(crate) bytes: Vec<u8>,
-    /// How many answers it has.
+    /// Number of answers to the greeting.
     pub(crate) answers: usize,
     pub(crate) refusal: Option<Refusal>,
 }
 
-/// Tells what is wrong if an answer to the greeting refuses the connection.
+/// Returns the reason if an answer to the greeting refuses the connection.
 pub(crate) type Refusal = fn(&[u8]) -> Option<String>;
 
-/// The state of the connection.
+/// State of the connection.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Link {
-    /// There is none, and the next attempt is at this time.
+    /// There is no connection. The next attempt is at this time.
     Idle { next_ms: u64 },
-    /// An attempt is under way, for so long at most.
+    /// An attempt is in progress; it fails at this time.
     Connecting { until_ms: u64 },
-    /// Connected; the answers to the greeting are awaited.
+    /// Connected; the answers to the greeting are pending.
     Greeting { until_ms: u64, sent: usize, answers: usize },
     /// Requests can be sent.
     Ready,
-    /// For good.
+    /// Closed for good.
     Closed,
 }
 
@@ -69,14 +69,13 @@ pub(crate) struct Engine<F> {
     config: Config,
     greeting: Greeting,
     link: Link,
-    /// Attempts to connect that failed, and connections that were lost before they were of any use.
+    /// Number of failed attempts to connect, and of connections lost before they were of any use.
     link_failures: u32,
     in_flight: InFlight,
     repetitions: Vec<Repetition>,
-    /// Ids in the order in which answers will come, if the protocol has an order, and of how many
-    /// replies each consists.
+    /// Ids in the order of the answers, if the protocol has an order, each with its number of replies.
     order: VecDeque<(u32, u32)>,
-    /// Answers that are no longer wanted.
+    /// Number of answers without a waiting caller.
     abandoned: usize,
     output: Output,
     input: Input,
@@ -85,7 +84,7 @@ pub(crate) struct Engine<F> {
 }
 
 impl<F: Framing> Engine<F> {
-    /// An engine that wants to be connected. `random` is any number, to cut waits.
+    /// Makes an engine that wants a connection. `random` is any number, for the backoff.
     pub(crate) fn new(
         framing: F,
         window: Arc<Window>,
@@ -111,7 +110,7 @@ impl<F: Framing> Engine<F> {
         }
     }
 
-    /// Takes up the requests of a batch, and leaves it empty.
+    /// Takes all requests of a batch and leaves it empty.
     pub(crate) fn take_up(&mut self, now_ms: u64, batch: &mut Submission) {
         if batch.requests.is_empty() {
             return;
@@ -142,7 +141,7 @@ impl<F: Framing> Engine<F> {
         }
     }
 
-    /// Why requests fail at once, if they do.
+    /// Returns the reason why requests fail at once, if there is one.
     fn why_refuse(&self) -> Option<Error> {
         match self.link {
             Link::Closed => Some(Error::Closed),
@@ -179,7 +178,7 @@ impl<F: Framing> Engine<F> {
         request.callback.call(Err(error));
     }
 
-    /// An attempt has failed after some of the request was sent: it is made again later, or fails.
+    /// Repeats a request later or fails it, after an attempt failed that had sent a part of it.
     fn attempt_failed(&mut self, now_ms: u64, mut request: Request, error: Error) {
         request.failures += 1;
         let may_repeat = request.repeat == Repeat::Yes
@@ -202,29 +201,29 @@ impl<F: Framing> Engine<F> {
     }
 }
 
-/// The connection.
+/// Connection.
 impl<F: Framing> Engine<F> {
-    /// Whether a connection is to be made now.
+    /// Returns true if a connection should be made now.
     pub(crate) fn wants_connection(&self, now_ms: u64) -> bool {
         matches!(self.link, Link::Idle { next_ms } if next_ms <= now_ms)
     }
 
-    /// Whether the connection, or the attempt at one, is still wanted.
+    /// Returns true while the connection, or the attempt to connect, should go on.
     pub(crate) fn has_connection(&self) -> bool {
         matches!(self.link, Link::Connecting { .. } | Link::Greeting { .. } | Link::Ready)
     }
 
-    /// An attempt to connect has begun.
+    /// Notes that an attempt to connect has begun.
     pub(crate) fn connecting(&mut self, now_ms: u64) {
         self.link = Link::Connecting { until_ms: now_ms + millis(self.config.connect_timeout) };
     }
 
-    /// Whether the attempt has not ended.
+    /// Returns true while an attempt to connect is in progress.
     pub(crate) fn is_connecting(&self) -> bool {
         matches!(self.link, Link::Connecting { .. })
     }
 
-    /// The attempt has succeeded.
+    /// Notes that the attempt has succeeded.
     pub(crate) fn connected(&mut self, now_ms: u64) {
         let Link::Connecting { until_ms } = self.link else { return };
         self.received_ms = now_ms;
@@ -239,8 +238,8 @@ impl<F: Framing> Engine<F> {
         self.window.set_link(LinkStatus::Up);
     }
 
-    /// The connection has ended, or the attempt at one has failed. `reason` is `Unreachable` for
-    /// what the operating system says.
+    /// Notes that the connection has ended, or an attempt to connect has failed. `reason` is `Unreachable` for errors
+    /// of the operating system.
     pub(crate) fn lost(&mut self, now_ms: u64, reason: Error) {
         if !self.has_connection() {
             return;
@@ -249,7 +248,7 @@ impl<F: Framing> Engine<F> {
         self.end_connection(now_ms, &reason);
         self.link_failures = self.link_failures.saturating_add(1);
         let wait_ms = match self.link_failures {
-            // It has worked until now. This is not a reason to wait.
+            // It worked until now, so there is no reason to wait.
             1 if was_ready => 0,
             failures => {
                 let random = self.next_random();
@@ -267,7 +266,7 @@ impl<F: Framing> Engine<F> {
         }
     }
 
-    /// What was sent has failed, what was not waits for the next connection.
+    /// Fails the requests that were sent. The others wait for the next connection.
     fn end_connection(&mut self, now_ms: u64, reason: &Error) {
         self.framing.reset();
         self.input.clear();
@@ -282,7 +281,7 @@ impl<F: Framing> Engine<F> {
         }
     }
 
-    /// Queues requests anew of which nothing was sent, `others` are not to be sent at all.
+    /// Queues unsent requests again. `others` are not sent at all.
     fn requeue(&mut self, requests: Vec<(u32, Request)>, others: &[ByteRange], rest: Rest) {
         let mut ranges: Vec<ByteRange> =
             requests.iter().map(|(_, request)| request.range).collect();
@@ -295,7 +294,7 @@ impl<F: Framing> Engine<F> {
         self.queue(bytes, requests);
     }
 
-    /// The bytes of requests, one behind the other, and the requests with their new offsets.
+    /// Copies the bytes of requests into one buffer, and returns it and the requests with their new offsets.
     fn copy(&mut self, mut requests: Vec<Request>) -> (Vec<u8>, Vec<Request>) {
         let mut bytes = self.output.buffer();
         for request in &mut requests {
@@ -306,7 +305,7 @@ impl<F: Framing> Engine<F> {
         (bytes, requests)
     }
 
-    /// Queues what [`Engine::copy`] has returned.
+    /// Queues the result of [`Engine::copy`].
     fn queue(&mut self, bytes: Vec<u8>, requests: Vec<Request>) {
         if requests.is_empty() {
             return;
@@ -318,7 +317,7 @@ impl<F: Framing> Engine<F> {
         }
     }
 
-    /// Nothing waits any more.
+    /// Fails all requests.
     fn fail_all(&mut self, reason: &Error) {
         let unsent = self.in_flight.take_all();
         let ranges: Vec<ByteRange> = unsent.iter().map(|(_, request)| request.range).collect();
@@ -336,7 +335,7 @@ impl<F: Framing> Engine<F> {
         }
     }
 
-    /// Completes everything with [`Error::Closed`]. The end.
+    /// Completes all requests with [`Error::Closed`] for good.
     pub(crate) fn close(&mut self) {
         self.link = Link::Closed;
         self.fail_all(&Error::Closed);
@@ -345,7 +344,7 @@ impl<F: Framing> Engine<F> {
 
 /// Bytes.
 impl<F: Framing> Engine<F> {
-    /// What is to be sent next.
+    /// Returns the bytes to send next.
     pub(crate) fn to_send(&self) -> Option<&[u8]> {
         match self.link {
             Link::Ready => self.output.front(),
@@ -356,7 +355,7 @@ impl<F: Framing> Engine<F> {
         }
     }
 
-    /// This many bytes of that have been sent.
+    /// Notes that this many of these bytes were sent.
     pub(crate) fn sent(&mut self, count: usize) {
         match &mut self.link {
             Link::Ready => self.output.advance(count),
@@ -365,12 +364,12 @@ impl<F: Framing> Engine<F> {
         }
     }
 
-    /// Where to receive.
+    /// Returns the space for received bytes.
     pub(crate) fn space(&mut self) -> &mut [u8] {
         self.input.space()
     }
 
-    /// This many bytes have been received there.
+    /// Notes that this many bytes were written to that space.
     pub(crate) fn received(&mut self, now_ms: u64, count: usize) {
         self.received_ms = now_ms;
         self.input.received(count);
@@ -401,7 +400,7 @@ impl<F: Framing> Engine<F> {
         Ok(())
     }
 
-    /// Completes the request with the bytes of the input that answer it.
+    /// Completes a request with its answer, a range of the input.
     #[inline]
     fn answer(&mut self, id: u32, start: usize, end: usize) -> Result<(), Error> {
         let Some(request) = self.in_flight.remove(id) else {
@@ -434,7 +433,7 @@ impl<F: Framing> Engine<F> {
     }
 }
 
-/// What the loss of a connection means for a request of which something was sent.
+/// Returns the error of a partly sent request whose connection was lost.
 fn after_sending(reason: &Error) -> Error {
     match reason {
         Error::Unreachable(kind) => Error::Disconnected(*kind),
@@ -448,7 +447,7 @@ fn unasked() -> Error {
 
 /// Time.
 impl<F: Framing> Engine<F> {
-    /// When [`Engine::tick`] has something to do, if nothing else happens before.
+    /// Returns the time of the next [`Engine::tick`], if nothing else happens before.
     pub(crate) fn next_ms(&self) -> u64 {
         let link_ms = match self.link {
             Link::Idle { next_ms } => next_ms,
@@ -464,7 +463,7 @@ impl<F: Framing> Engine<F> {
         repetitions.chain([link_ms, self.in_flight.earliest_ms()]).min().unwrap_or(NEVER)
     }
 
-    /// Time has passed.
+    /// Handles the passing of time.
     pub(crate) fn tick(&mut self, now_ms: u64) {
         if let Link::Connecting { until_ms } | Link::Greeting { until_ms, .. } = self.link
             && until_ms <= now_ms
@@ -499,7 +498,7 @@ impl<F: Framing> Engine<F> {
         }
     }
 
-    /// Ends attempts that have not begun: those whose time is not over in all go on.
+    /// Ends attempts without a byte sent. Requests whose deadline has not passed go on.
     fn end_unsent(&mut self, now_ms: u64, due: Vec<(u32, Request)>) {
         let mut unsent = self.in_flight.take_if(|request| self.output.is_unsent(request.range));
         if F::ORDERED {
@@ -523,14 +522,14 @@ impl<F: Framing> Engine<F> {
         }
     }
 
-    /// Whether the server has sent nothing for as long as a request may take.
+    /// Returns true if the server has sent nothing for a whole timeout.
     fn is_silent(&self, now_ms: u64) -> bool {
         let timeouts = [self.config.timeout, self.config.attempt_timeout];
         let shortest = timeouts.into_iter().flatten().map(millis).min();
         self.link == Link::Ready && shortest.is_some_and(|ms| self.received_ms + ms <= now_ms)
     }
 
-    /// Makes requests again, and ends those whose time is over.
+    /// Repeats the requests that are due, and fails those whose deadline has passed.
     fn repeat_due(&mut self, now_ms: u64) {
         let is_ready = self.link == Link::Ready;
         let mut due = Vec::new();

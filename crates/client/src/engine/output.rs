@@ -1,26 +1,26 @@
-//! The bytes of requests: to be sent, or perhaps to be sent again.
+//! The bytes of requests, to be sent or sent again.
 //!
-//! A chunk is what was taken from the window at once. Nothing is copied: the buffer that callers encoded into is
-//! sent as is, kept while one of its requests is in flight, and then returned to the window.
+//! A chunk is one batch from the window. Nothing is copied: the buffer that callers encoded into is sent as is, kept
+//! while one of its requests is in flight, and then returned to the window.
 
 use std::collections::VecDeque;
 
 use super::in_flight::ByteRange;
 
-/// Buffers that are kept for later, and the largest that is.
+/// Maximum number of spare buffers, and of bytes in each.
 const SPARE_BUFFERS_MAX: usize = 8;
 const SPARE_CAPACITY_MAX: usize = 256 * 1024;
 
 #[derive(Debug, Default)]
 struct Chunk {
     bytes: Vec<u8>,
-    /// Bytes that the socket has taken.
+    /// Number of bytes that the socket has taken.
     sent: usize,
-    /// Requests that need the bytes.
+    /// Number of requests that need the bytes.
     pins: usize,
-    /// Whether it is among those to be sent.
+    /// True if the chunk is queued for sending.
     is_queued: bool,
-    /// Whether its first byte, or one before it of the same request, was sent.
+    /// True if its first byte, or an earlier one of the same request, was sent.
     is_begun: bool,
 }
 
@@ -33,7 +33,7 @@ pub(super) struct Output {
 }
 
 impl Output {
-    /// Appends bytes to what is to be sent, with this many requests in them. The number of the chunk.
+    /// Queues bytes that hold this many requests. Returns the number of the chunk.
     pub(super) fn push(&mut self, bytes: Vec<u8>, pins: usize) -> u32 {
         let chunk = Chunk { bytes, sent: 0, pins, is_queued: true, is_begun: false };
         let number = match self.free.pop() {
@@ -50,18 +50,18 @@ impl Output {
         number
     }
 
-    /// An empty buffer, used before if there is one.
+    /// Returns an empty buffer, a spare one if possible.
     pub(super) fn buffer(&mut self) -> Vec<u8> {
         self.spare.pop().unwrap_or_default()
     }
 
-    /// Bytes to send next.
+    /// Returns the bytes to send next.
     pub(super) fn front(&self) -> Option<&[u8]> {
         let chunk = &self.chunks[*self.queue.front()? as usize];
         Some(&chunk.bytes[chunk.sent..])
     }
 
-    /// The socket has taken this many bytes of the [`front`](Output::front).
+    /// Notes that the socket has taken this many bytes of the [`front`](Output::front).
     pub(super) fn advance(&mut self, count: usize) {
         let Some(&number) = self.queue.front() else { return };
         let chunk = &mut self.chunks[number as usize];
@@ -75,19 +75,19 @@ impl Output {
         }
     }
 
-    /// The bytes of a request, to write its id or to send it again.
+    /// Returns the bytes of a request, to write its id or to send it again.
     pub(super) fn bytes_mut(&mut self, range: ByteRange) -> &mut [u8] {
         &mut self.chunks[range.chunk as usize].bytes[range.offset..range.offset + range.len]
     }
 
-    /// Whether not a single byte of the request was sent.
+    /// Returns true if no byte of the request was sent.
     #[inline]
     pub(super) fn is_unsent(&self, range: ByteRange) -> bool {
         let chunk = &self.chunks[range.chunk as usize];
         chunk.is_queued && range.offset >= chunk.sent
     }
 
-    /// The request does not need its bytes any more.
+    /// Notes that a request does not need its bytes any more.
     #[inline]
     pub(super) fn unpin(&mut self, range: ByteRange) {
         let chunk = &mut self.chunks[range.chunk as usize];
@@ -110,8 +110,8 @@ impl Output {
         }
     }
 
-    /// Takes back what was not begun: nothing of it will be sent. `unsent` are the ranges of all
-    /// requests that were not begun. The rest of the one that was stays, if `rest` says so.
+    /// Removes unsent requests from the queue. `unsent` are the ranges of all requests of which nothing was sent.
+    /// `rest` determines if the rest of a partly sent request stays.
     pub(super) fn take_back(&mut self, unsent: &[ByteRange], rest: Rest) {
         let begun = match rest {
             Rest::Stays => self.rest_of_begun(unsent),
@@ -127,7 +127,7 @@ impl Output {
         }
     }
 
-    /// What the socket has not taken of the request that it has taken the beginning of.
+    /// Returns the unsent rest of the request that was sent in part.
     fn rest_of_begun(&self, unsent: &[ByteRange]) -> Option<Vec<u8>> {
         let &number = self.queue.front()?;
         let chunk = &self.chunks[number as usize];
@@ -137,10 +137,10 @@ impl Output {
     }
 }
 
-/// What becomes of a request of which only the beginning was sent.
+/// Handling of a request of which only the beginning was sent.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Rest {
-    /// The connection lives, and its peer waits for the rest.
+    /// The connection goes on, and its peer waits for the rest.
     Stays,
     /// The connection is gone.
     Goes,

@@ -1,16 +1,13 @@
-//! Thousands of lives of a client, each driven by a seed, in virtual time.
+//! Simulates thousands of lives of a client in virtual time, each from a seed.
 //!
-//! The server delays, reorders, forgets, splits, speaks nonsense, refuses connections and dies; the
-//! callers make requests of all sorts, also from callbacks, and drop futures. Whatever happens:
+//! The server delays, reorders, forgets and splits answers, sends nonsense, refuses connections and dies. The callers
+//! make requests of all sorts, also from callbacks, and drop futures. In all cases:
 //!
-//! - every request is completed exactly once, with the answer to this request if with any, and not
-//!   after its deadline;
-//! - no more than the window are in flight at any moment;
-//! - what must not be repeated is carried out once at most, and what is said not to have been sent
-//!   never was.
+//! - every request is completed exactly once, before its deadline, and only with the answer to this request;
+//! - no more requests than the window are in flight at any moment;
+//! - a request that must not be repeated is executed at most once, and a request reported as unsent was never sent.
 //!
-//! A failing seed is printed; `TIERCE_CLIENT_SEED=n cargo test -p tierce-client --lib simulation` runs
-//! it alone.
+//! A failing seed is printed; `TIERCE_CLIENT_SEED=n cargo test -p tierce-client --lib simulation` runs it alone.
 
 use std::collections::BTreeSet;
 use std::io::ErrorKind;
@@ -36,10 +33,10 @@ const STEPS: u32 = 150;
 
 const TIMEOUT_MS: u64 = 200;
 
-/// Longest step of time.
+/// Longest time step.
 const STEP_MS: u64 = 40;
 
-/// Chooses what happens.
+/// Source of random decisions.
 struct Random(tierce_harness::Random);
 
 impl Random {
@@ -56,12 +53,12 @@ impl Random {
     }
 }
 
-/// A protocol as the simulated server speaks it. A request is for a number, and so is its answer.
+/// A protocol as the simulated server speaks it. A request and its answer carry a number.
 trait Dialect: Framing + Default {
     const REQUEST_LEN: usize;
     /// Appends a request that is answered by this many replies.
     fn request(number: u32, replies: u32, out: &mut Vec<u8>) -> Result<(), Error>;
-    /// Number and id, and whether it is the first part of a request.
+    /// Returns number and id, and true if it is the first part of a request.
     fn read(request: &[u8]) -> (u32, u32, bool);
     fn answer(number: u32, id: u32, out: &mut Vec<u8>);
     fn nonsense() -> &'static [u8];
@@ -120,22 +117,22 @@ impl Dialect for RespFraming {
     }
 }
 
-/// What is known about a request.
+/// Known facts about a request.
 #[derive(Debug)]
 struct Fate {
     repeat: Repeat,
-    /// How many replies make its answer.
+    /// Number of replies in its answer.
     replies: u32,
-    /// When it was made, or `None` if it waits for room.
+    /// Time when it was made; `None` while it waits for room.
     made_ms: Option<u64>,
     completions: u32,
     outcome: Option<Result<(), Error>>,
     executions: u32,
-    /// Whether its future was dropped, so that it may never be made.
+    /// True if its future was dropped, so that it may never be made.
     is_dropped: bool,
 }
 
-/// The accounts of a life. Shared with the callbacks.
+/// Records of a life, shared with the callbacks.
 struct Book {
     random: Random,
     now_ms: u64,
@@ -157,17 +154,17 @@ struct Life<F: Dialect> {
     futures: BTreeSet<u32>,
 }
 
-/// One server and the connection to it.
+/// A server and the connection to it.
 struct Server<F> {
     is_connected: bool,
-    /// Bytes on their way there and back.
+    /// Bytes in transit in both directions.
     requests: Vec<u8>,
     answers: Vec<u8>,
-    /// Requests that are carried out and not answered: number and id.
+    /// Number and id of requests that are executed and not answered.
     pending: Vec<(u32, u32)>,
-    /// Answers nothing more on this connection.
+    /// True if the server sends no more answers on this connection.
     is_stuck: bool,
-    /// The last request that was carried out on this connection.
+    /// Last request that was executed on this connection.
     last: u32,
     dialect: PhantomData<F>,
 }
@@ -216,7 +213,7 @@ fn new_life<F: Dialect>(seed: u64) -> Life<F> {
     }
 }
 
-/// Notes that a request begins; its number.
+/// Records a new request and returns its number.
 fn begin<F: Dialect>(book: &SharedBook, is_made: bool) -> (u32, Repeat, u32) {
     let mut book = book.lock().unwrap();
     let replies = if F::ORDERED && book.random.one_in(4) { 3 } else { 1 };
@@ -238,7 +235,7 @@ fn begin<F: Dialect>(book: &SharedBook, is_made: bool) -> (u32, Repeat, u32) {
     (book.fates.len() as u32 - 1, repeat, replies)
 }
 
-/// What stands for a future, which is dropped when the book says so.
+/// Stands for a future; it is dropped when the book says so.
 struct SimulatedFuture<F> {
     number: u32,
     book: SharedBook,
@@ -261,7 +258,7 @@ impl<F: Dialect> Recipient for SimulatedFuture<F> {
     }
 }
 
-/// Makes a request with a callback that now and then makes another one. Whether there was room.
+/// Makes a request whose callback sometimes makes another one. Returns true if there was room.
 fn make<F: Dialect>(window: &Arc<Window>, book: &SharedBook) -> bool {
     let Ok(entry) = window.try_enter() else { return false };
     let (number, repeat, replies) = begin::<F>(book, true);
@@ -279,7 +276,7 @@ fn make<F: Dialect>(window: &Arc<Window>, book: &SharedBook) -> bool {
     true
 }
 
-/// Notes how a request ended; whether its callback is to make another one.
+/// Records the end of a request. Returns true if its callback makes another one.
 fn end<F: Dialect>(book: &SharedBook, number: u32, outcome: Result<&[u8], Error>) -> bool {
     let mut book = book.lock().unwrap();
     let now_ms = book.now_ms;
@@ -290,7 +287,7 @@ fn end<F: Dialect>(book: &SharedBook, number: u32, outcome: Result<&[u8], Error>
         let mut expected = Vec::new();
         (0..fate.replies).for_each(|_| F::answer(number, 0, &mut expected));
         assert_eq!(answer.len(), expected.len(), "too many or few replies");
-        // Ids are those of requests, which the caller does not know.
+        // The ids are those of requests, which the caller does not know.
         let id = if F::ORDERED { 0..0 } else { 3..7 };
         let data = |bytes: &[u8]| [&bytes[..id.start], &bytes[id.end..]].concat();
         assert_eq!(data(answer), data(&expected), "the answer to another request");
@@ -352,7 +349,7 @@ impl<F: Dialect> Life<F> {
         }
     }
 
-    /// Futures may wait in line, so that they are not counted among those in flight.
+    /// Makes a request with a future. It may wait in line, so it does not count as in flight.
     fn make_future(&mut self) {
         let (number, repeat, replies) = begin::<F>(&self.book, false);
         let future = SimulatedFuture::<F>::new(number, &self.book);
@@ -361,7 +358,7 @@ impl<F: Dialect> Life<F> {
         self.futures.insert(number);
     }
 
-    /// What the thread of a client does in a turn.
+    /// Does one turn of the I/O thread.
     fn drive(&mut self) {
         let now_ms = self.now_ms();
         self.engine.tick(now_ms);
@@ -396,7 +393,7 @@ impl<F: Dialect> Life<F> {
         self.book.lock().unwrap().is_recovering
     }
 
-    /// The socket takes all, or some, or nothing.
+    /// The socket takes all bytes, some, or none.
     fn send(&mut self) {
         if !self.server.is_connected {
             return;
@@ -414,7 +411,7 @@ impl<F: Dialect> Life<F> {
         }
     }
 
-    /// What happens at the other end and on the way.
+    /// Simulates the server and the network.
     fn world(&mut self) {
         if !self.server.is_connected {
             return;
@@ -435,7 +432,7 @@ impl<F: Dialect> Life<F> {
         }
         self.deliver();
         if troubled && self.one_in(25) {
-            // It may have seen requests whose answers are lost.
+            // It may have received requests whose answers are lost.
             if self.one_in(2) {
                 self.server.execute(&self.book);
             }
@@ -453,7 +450,7 @@ impl<F: Dialect> Life<F> {
         }
     }
 
-    /// The server behaves from now on, and everything ends.
+    /// Lets the server recover, and everything end.
     fn recover(&mut self) {
         self.book.lock().unwrap().is_recovering = true;
         self.server.is_stuck = false;
@@ -530,7 +527,7 @@ impl<F: Dialect> Server<F> {
     }
 }
 
-/// How many requests ended in which way, so that a simulation in which nothing happens is noticed.
+/// Number of requests by outcome, so that a simulation in which nothing happens is noticed.
 #[derive(Debug, Default)]
 struct Tally {
     answered: usize,
@@ -560,7 +557,7 @@ fn lives<F: Dialect>() {
     let seeds = only.map_or(0..effort(SEEDS), |seed: u64| seed..seed + 1);
     let mut tally = Tally::default();
     for seed in seeds.clone() {
-        // The panics of callbacks are caught by the engine, so that the book is poisoned by them.
+        // The engine catches panics of callbacks, so they poison the book.
         let life = || {
             let mut life = new_life::<F>(seed);
             life.run();

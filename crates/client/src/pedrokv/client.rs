@@ -18,20 +18,18 @@ use crate::window::Repeat;
 
 /// A client of PedroKV's protocol with many requests in flight on one connection.
 ///
-/// It can be used from any number of threads and tasks at a time; clones are the same client. The
-/// last clone that is dropped closes it.
+/// Any number of threads and tasks can use it at a time; clones are the same client. Dropping the last clone closes
+/// it.
 ///
-/// Each request has two faces:
+/// Each request has two forms:
 ///
-/// * `get`, `put` and `delete` return a [`Reply`], a future for any runtime. They never block: if the
-///   window is full, the request waits in line until there is room, or until its future is dropped.
-/// * `get_with`, `put_with` and `delete_with` take a callback, which is called exactly once, whatever
-///   happens. They block while the window is full. In a callback, which must not block, there is
-///   always room for one request in place of the one that is completed; if there is no room for
-///   more, those fail with [`Error::WindowFull`].
+/// * `get`, `put` and `delete` return a [`Reply`], a future for any runtime. They never block. If the window is full,
+///   the request waits in line until there is room, or until its future is dropped.
+/// * `get_with`, `put_with` and `delete_with` take a callback, which is called exactly once in all cases. They block
+///   while the window is full. A callback itself must not block: it always has room for one request in place of the
+///   completed one. Further requests fail with [`Error::WindowFull`] if there is no room.
 ///
-/// Callbacks run on the thread of the client, one after the other. They should be short, and must not
-/// wait for the client.
+/// Callbacks run on the client's thread, one after the other. They should be short, and must not wait for the client.
 ///
 /// ```
 /// use tierce_client::{Config, pedrokv::Client};
@@ -64,7 +62,7 @@ pub struct Client {
 window_of_channel!(Client);
 
 impl Client {
-    /// Starts a client that connects by itself. Requests can be made at once.
+    /// Starts a client that connects on its own. Requests can be made at once.
     ///
     /// # Errors
     /// If the operating system has no descriptors or threads left.
@@ -78,7 +76,7 @@ impl Client {
     /// Starts a client and blocks until it is connected.
     ///
     /// # Errors
-    /// If the first attempt fails, or cannot be made.
+    /// If the first attempt fails or is not possible.
     pub fn connect(address: impl Into<Address>, config: Config) -> Result<Client, Error> {
         let within = config.connect_timeout;
         let client =
@@ -87,7 +85,7 @@ impl Client {
         Ok(client)
     }
 
-    /// Asks for the value of a key.
+    /// Gets the value of a key.
     pub fn get(&self, key: &[u8]) -> Reply<Result<Option<Vec<u8>>, Error>> {
         self.ask(Kind::Get, key, b"", Repeat::Yes, owned)
     }
@@ -97,12 +95,12 @@ impl Client {
         self.ask(Kind::Put, key, value, self.write_repeat, stored)
     }
 
-    /// Deletes a key. The answer tells whether there was one.
+    /// Deletes a key. The answer is true if the key existed.
     pub fn delete(&self, key: &[u8]) -> Reply<Result<bool, Error>> {
         self.ask(Kind::Delete, key, b"", self.write_repeat, deleted)
     }
 
-    /// Asks for the value of a key, which the callback sees in place.
+    /// Gets the value of a key. The callback borrows it without a copy.
     #[inline]
     pub fn get_with<C>(&self, key: &[u8], callback: C)
     where
@@ -122,7 +120,7 @@ impl Client {
         self.call(Kind::Put, key, value, self.write_repeat, callback);
     }
 
-    /// Deletes a key. The callback is told whether there was one.
+    /// Deletes a key. The callback gets true if the key existed.
     #[inline]
     pub fn delete_with<C>(&self, key: &[u8], callback: C)
     where

@@ -20,7 +20,7 @@ fn encode(kind: Kind, key: &[u8], value: &[u8], out: &mut Vec<u8>) -> Result<(),
     Ok(Request { kind, id: 0, key, value }.write(out)?)
 }
 
-/// What was found: the data, or `None` if there is no such key.
+/// Returns the data of a Get, or `None` if there is no such key.
 #[inline]
 fn found(outcome: Outcome<'_>) -> Result<Option<&[u8]>, Error> {
     match Response::read(outcome?) {
@@ -33,7 +33,7 @@ fn found(outcome: Outcome<'_>) -> Result<Option<&[u8]>, Error> {
     }
 }
 
-/// The outcome of a Put.
+/// Returns the outcome of a Put.
 fn stored(outcome: Outcome<'_>) -> Result<(), Error> {
     match found(outcome)? {
         Some(_) => Ok(()),
@@ -41,12 +41,12 @@ fn stored(outcome: Outcome<'_>) -> Result<(), Error> {
     }
 }
 
-/// The outcome of a Delete: whether there was the key.
+/// Returns the outcome of a Delete: true if the key existed.
 fn deleted(outcome: Outcome<'_>) -> Result<bool, Error> {
     Ok(found(outcome)?.is_some())
 }
 
-/// The value of a Get, owned.
+/// Returns the value of a Get as an owned copy.
 fn owned(outcome: Outcome<'_>) -> Result<Option<Vec<u8>>, Error> {
     Ok(found(outcome)?.map(<[u8]>::to_vec))
 }

@@ -11,10 +11,10 @@ use crate::error::Error;
 use crate::framing::PedroKvFraming;
 use crate::window::Repeat;
 
-/// A client that makes one request after the other, on the thread that calls it and with no other.
+/// A client that makes one request at a time on the calling thread. It starts no thread.
 ///
-/// It connects with its first request, and again after a failure. Of the configuration, the window
-/// and the settings about being offline mean nothing here.
+/// It connects at its first request, and again after a failure. The window and the offline settings
+/// of the configuration are ignored.
 ///
 /// ```
 /// use tierce_client::{Config, pedrokv::SyncClient};
@@ -34,7 +34,7 @@ pub struct SyncClient {
 }
 
 impl SyncClient {
-    /// A client that is not yet connected.
+    /// Makes a client that is not connected yet.
     pub fn new(address: impl Into<Address>, config: Config) -> SyncClient {
         let write_repeat = config.write_repeat();
         let connection = Connection::new(address.into(), config, Greeting::default());
@@ -49,7 +49,7 @@ impl SyncClient {
         self.connection.connect()
     }
 
-    /// The value of a key.
+    /// Returns the value of a key.
     ///
     /// # Errors
     /// If there is no answer, or it is an error.
@@ -67,7 +67,7 @@ impl SyncClient {
         self.connection.request(encode, self.write_repeat, 1, |frame| stored(Ok(frame)))
     }
 
-    /// Deletes a key. Whether there was one.
+    /// Deletes a key. Returns true if the key existed.
     ///
     /// # Errors
     /// If there is no answer, or it is an error.
@@ -76,7 +76,7 @@ impl SyncClient {
         self.connection.request(encode, self.write_repeat, 1, |frame| deleted(Ok(frame)))
     }
 
-    /// Ends the connection. The next request makes another one.
+    /// Closes the connection. The next request reconnects.
     pub fn disconnect(&mut self) {
         self.connection.disconnect();
     }

@@ -18,17 +18,16 @@ use crate::window::Repeat;
 
 /// A client of the Redis protocol with many commands in flight on one connection.
 ///
-/// It can be used from any number of threads and tasks at a time; clones are the same client. The
-/// last clone that is dropped closes it.
+/// Any number of threads and tasks can use it at a time; clones are the same client. Dropping the last clone closes
+/// it.
 ///
-/// What returns a [`Reply`] never blocks: if the window is full, the command waits in line until there
-/// is room, or until its future is dropped. What takes a callback blocks while the window is full; the
-/// callback is called exactly once, whatever happens, on the thread of the client. In a callback there
-/// is always room for one command in place of the one that is completed.
+/// Methods that return a [`Reply`] never block: if the window is full, the command waits in line until there is room,
+/// or until its future is dropped. Methods with a callback block while the window is full. The client's thread calls
+/// the callback exactly once in all cases. A callback always has room for one command in place of the completed one.
 ///
-/// As all commands go over one connection, one that blocks there (such as BLPOP) holds up the others,
-/// and transactions have to be one [`Pipeline`]. Commands that end the exchange of commands and replies
-/// (SUBSCRIBE, MONITOR and the like) are refused.
+/// All commands share one connection. A command that blocks there (such as BLPOP) delays the others, and a
+/// transaction must be one [`Pipeline`]. Commands after which replies no longer match commands (SUBSCRIBE, MONITOR
+/// and the like) are refused.
 ///
 /// ```
 /// use tierce_client::{Config, resp::{Client, Value}};
@@ -53,7 +52,7 @@ pub struct Client {
 window_of_channel!(Client);
 
 impl Client {
-    /// Starts a client that connects by itself. Commands can be made at once.
+    /// Starts a client that connects on its own. Commands can be made at once.
     ///
     /// # Errors
     /// If the operating system has no descriptors or threads left.
@@ -66,7 +65,7 @@ impl Client {
     /// Starts a client without a login and blocks until it is connected.
     ///
     /// # Errors
-    /// If the first attempt fails, or cannot be made.
+    /// If the first attempt fails or is not possible.
     pub fn connect(address: impl Into<Address>, config: Config) -> Result<Client, Error> {
         Client::connect_as(address, config, &Login::default())
     }
@@ -74,7 +73,7 @@ impl Client {
     /// Starts a client and blocks until it is connected and logged in.
     ///
     /// # Errors
-    /// If the first attempt fails, or cannot be made.
+    /// If the first attempt fails or is not possible.
     pub fn connect_as(
         address: impl Into<Address>,
         config: Config,
@@ -87,14 +86,14 @@ impl Client {
         Ok(client)
     }
 
-    /// Makes any command. It is not repeated after it was sent: see [`Client::query`]. An error of the
-    /// server is [`Error::Server`].
+    /// Makes any command. After it was sent, it is not repeated; see [`Client::query`]. An error reply becomes
+    /// [`Error::Server`].
     pub fn command<A: AsRef<[u8]>>(&self, args: &[A]) -> Reply<Result<Value, Error>> {
         self.channel.ask(|out| encode_checked(args, out), Repeat::No, 1, value)
     }
 
-    /// Makes a command that may be carried out twice, such as one that only reads. It is repeated
-    /// when its connection is lost.
+    /// Makes a command that may be executed twice, such as one that only reads. It is repeated if its connection is
+    /// lost.
     pub fn query<A: AsRef<[u8]>>(&self, args: &[A]) -> Reply<Result<Value, Error>> {
         self.channel.ask(|out| encode_checked(args, out), Repeat::Yes, 1, value)
     }
@@ -109,7 +108,7 @@ impl Client {
         self.channel.call(|out| encode_checked(args, out), Repeat::No, callback);
     }
 
-    /// GET: the value of a key.
+    /// GET: gets the value of a key.
     pub fn get(&self, key: &[u8]) -> Reply<Result<Option<Vec<u8>>, Error>> {
         self.channel.ask(|out| plain(GET, &[key], out), Repeat::Yes, 1, owned)
     }
@@ -119,13 +118,13 @@ impl Client {
         self.channel.ask(|out| plain(SET, &[key, value], out), self.write_repeat, 1, ok)
     }
 
-    /// DEL: deletes a key. The answer tells whether there was one.
+    /// DEL: deletes a key. The answer is true if the key existed.
     pub fn del(&self, key: &[u8]) -> Reply<Result<bool, Error>> {
         let read = |outcome: Outcome<'_>| Ok(int(outcome)? > 0);
         self.channel.ask(|out| plain(DEL, &[key], out), self.write_repeat, 1, read)
     }
 
-    /// GET with a callback that sees the value in place.
+    /// GET with a callback that borrows the value without a copy.
     #[inline]
     pub fn get_with<C>(&self, key: &[u8], callback: C)
     where
@@ -156,10 +155,10 @@ impl Client {
         self.channel.call(|out| plain(DEL, &[key], out), self.write_repeat, callback);
     }
 
-    /// Sends the commands of a pipeline one behind the other, with nothing of others in between. They
-    /// take one slot in the window together. The replies come when all are there, errors among them.
+    /// Sends the commands of a pipeline without commands of other callers in between. Together they take one slot in
+    /// the window. All replies are returned at once, errors among them.
     ///
-    /// A pipeline is not repeated after something of it was sent.
+    /// A pipeline is not repeated after a part of it was sent.
     pub fn pipeline(&self, pipeline: &Pipeline) -> Reply<Result<Vec<Value>, Error>> {
         let read = |outcome: Outcome<'_>| values(outcome?);
         let replies = pipeline.len() as u32;

@@ -19,14 +19,14 @@ use crate::callback::Outcome;
 use crate::engine::Greeting;
 use crate::error::Error;
 
-/// What a connection tells the server before it is used.
+/// Login and database of a connection.
 #[derive(Clone, Debug, Default)]
 pub struct Login {
-    /// The user, if it is not the default one.
+    /// User; `None` for the default user.
     pub user: Option<String>,
-    /// The password, if one is needed.
+    /// Password, if one is needed.
     pub password: Option<String>,
-    /// The database. 0 unless told.
+    /// Database; default 0.
     pub database: u32,
 }
 
@@ -49,7 +49,7 @@ impl Login {
     }
 }
 
-/// The text of an error reply.
+/// Returns the text of an error reply.
 fn refusal(reply: &[u8]) -> Option<String> {
     let text = reply.strip_prefix(b"-")?;
     Some(String::from_utf8_lossy(text.trim_ascii_end()).into_owned())
@@ -65,7 +65,7 @@ fn encode<A: AsRef<[u8]>>(args: &[A], out: &mut Vec<u8>) {
     }
 }
 
-/// Commands that are made often, up to their arguments.
+/// Frequent commands, encoded up to their arguments.
 const GET: &[u8] = b"*2\r\n$3\r\nGET\r\n";
 const SET: &[u8] = b"*3\r\n$3\r\nSET\r\n";
 const DEL: &[u8] = b"*2\r\n$3\r\nDEL\r\n";
@@ -79,7 +79,7 @@ fn plain(command: &[u8], args: &[&[u8]], out: &mut Vec<u8>) -> Result<(), Error>
     Ok(())
 }
 
-/// Commands after which replies no longer follow commands one by one, or never end.
+/// Commands after which replies do not match commands one by one, or never end.
 const UNSUPPORTED: [&str; 10] = [
     "SUBSCRIBE",
     "PSUBSCRIBE",
@@ -93,7 +93,7 @@ const UNSUPPORTED: [&str; 10] = [
     "QUIT",
 ];
 
-/// Appends a command that came from outside.
+/// Checks and appends a command of the caller.
 fn encode_checked<A: AsRef<[u8]>>(args: &[A], out: &mut Vec<u8>) -> Result<(), Error> {
     let Some(name) = args.first().map(AsRef::as_ref) else {
         return Err(Error::Unsupported("a command needs a name".to_owned()));
@@ -110,7 +110,7 @@ fn encode_checked<A: AsRef<[u8]>>(args: &[A], out: &mut Vec<u8>) -> Result<(), E
     Ok(())
 }
 
-/// The replies that were received, which are whole, and pushes that came between them left out.
+/// Decodes the received replies, which are complete. Omits pushes between them.
 fn values(mut replies: &[u8]) -> Result<Vec<Value>, Error> {
     let mut values = Vec::new();
     while !replies.is_empty() {
@@ -127,7 +127,7 @@ fn values(mut replies: &[u8]) -> Result<Vec<Value>, Error> {
     Ok(values)
 }
 
-/// The one reply; an error of the server is an error.
+/// Returns the only reply. An error reply is an error.
 fn value(outcome: Outcome<'_>) -> Result<Value, Error> {
     match values(outcome?)?.pop() {
         Some(Value::Error(text)) => Err(Error::server(&text)),
@@ -136,7 +136,7 @@ fn value(outcome: Outcome<'_>) -> Result<Value, Error> {
     }
 }
 
-/// The string, in place, or `None` for null.
+/// Returns the string without a copy, or `None` for null.
 fn string(outcome: Outcome<'_>) -> Result<Option<&[u8]>, Error> {
     let reply = outcome?;
     match reply {
@@ -149,12 +149,12 @@ fn string(outcome: Outcome<'_>) -> Result<Option<&[u8]>, Error> {
     }
 }
 
-/// The string, owned.
+/// Returns the string as an owned copy.
 fn owned(outcome: Outcome<'_>) -> Result<Option<Vec<u8>>, Error> {
     Ok(string(outcome)?.map(<[u8]>::to_vec))
 }
 
-/// Success without more.
+/// Checks for success.
 fn ok(outcome: Outcome<'_>) -> Result<(), Error> {
     match outcome? {
         b"+OK\r\n" => Ok(()),
@@ -162,7 +162,7 @@ fn ok(outcome: Outcome<'_>) -> Result<(), Error> {
     }
 }
 
-/// The number.
+/// Returns the number.
 fn int(outcome: Outcome<'_>) -> Result<i64, Error> {
     match value(outcome)? {
         Value::Int(number) => Ok(number),

@@ -1,9 +1,9 @@
-//! Several commands as one.
+//! Several commands that are sent as one request.
 
 use super::encode_checked;
 use crate::error::Error;
 
-/// Commands that are sent one behind the other.
+/// Commands that are sent without others in between.
 ///
 /// ```
 /// use tierce_client::{Config, resp::{Client, Pipeline, Value}};
@@ -23,7 +23,7 @@ pub struct Pipeline {
 }
 
 impl Pipeline {
-    /// No commands.
+    /// Makes an empty pipeline.
     pub fn new() -> Pipeline {
         Pipeline::default()
     }
@@ -38,12 +38,12 @@ impl Pipeline {
         Ok(self)
     }
 
-    /// Number of commands.
+    /// Returns the number of commands.
     pub fn len(&self) -> usize {
         self.len
     }
 
-    /// Whether there are no commands.
+    /// Returns true if there are no commands.
     pub fn is_empty(&self) -> bool {
         self.len == 0
     }

@@ -10,10 +10,10 @@ use crate::error::Error;
 use crate::framing::RespFraming;
 use crate::window::Repeat;
 
-/// A client that makes one request after the other, on the thread that calls it and with no other.
+/// A client that makes one request at a time on the calling thread. It starts no thread.
 ///
-/// It connects with its first request, and again after a failure. Of the configuration, the window
-/// and the settings about being offline mean nothing here.
+/// It connects at its first request, and again after a failure. The window and the offline settings
+/// of the configuration are ignored.
 ///
 /// ```
 /// use tierce_client::{Config, resp::{Login, SyncClient, Value}};
@@ -33,7 +33,7 @@ pub struct SyncClient {
 }
 
 impl SyncClient {
-    /// A client that is not yet connected.
+    /// Makes a client that is not connected yet.
     pub fn new(address: impl Into<Address>, config: Config, login: &Login) -> SyncClient {
         let write_repeat = config.write_repeat();
         let connection = Connection::new(address.into(), config, login.greeting());
@@ -57,7 +57,7 @@ impl SyncClient {
         self.connection.request(encode, Repeat::No, 1, |reply| value(Ok(reply)))
     }
 
-    /// Makes a command that may be carried out twice, such as one that only reads.
+    /// Makes a command that may be executed twice, such as one that only reads.
     ///
     /// # Errors
     /// If there is no reply, or it is an error.
@@ -66,7 +66,7 @@ impl SyncClient {
         self.connection.request(encode, Repeat::Yes, 1, |reply| value(Ok(reply)))
     }
 
-    /// GET: the value of a key.
+    /// GET: returns the value of a key.
     ///
     /// # Errors
     /// If there is no reply, or it is an error.
@@ -82,7 +82,7 @@ impl SyncClient {
         self.plain(SET, &[key, value], self.write_repeat, |reply| ok(Ok(reply)))
     }
 
-    /// DEL: deletes a key. Whether there was one.
+    /// DEL: deletes a key. Returns true if the key existed.
     ///
     /// # Errors
     /// If there is no reply, or it is an error.
@@ -93,13 +93,13 @@ impl SyncClient {
     /// Sends several commands at once. The replies may be errors.
     ///
     /// # Errors
-    /// If not all replies have come.
+    /// If a reply is missing.
     pub fn pipeline(&mut self, pipeline: &Pipeline) -> Result<Vec<Value>, Error> {
         let encode = |out: &mut Vec<u8>| pipeline.append_to(out);
         self.connection.request(encode, Repeat::No, pipeline.len(), values)
     }
 
-    /// Ends the connection. The next request makes another one.
+    /// Closes the connection. The next request reconnects.
     pub fn disconnect(&mut self) {
         self.connection.disconnect();
     }

@@ -15,7 +15,7 @@ use std::collections::BinaryHeap;
 
 use crate::size_class;
 
-/// More items than this for `live` fields with a deadline, and the heap is made anew.
+/// Upper bound of the items for `live` fields with a deadline; with more, the heap is rebuilt.
 fn crowd_limit(live: usize) -> usize {
     2 * live + 16
 }
@@ -35,19 +35,19 @@ pub(super) struct Deadlines {
 }
 
 impl Deadlines {
-    /// When the earliest item is due.
+    /// Returns the time of the earliest item.
     #[inline]
     pub(super) fn next_ms(&self) -> Option<i64> {
         self.heap.peek().map(|item| item.0.deadline_ms)
     }
 
-    /// The number of items.
+    /// Returns the number of items.
     #[inline]
     pub(super) fn len(&self) -> usize {
         self.heap.len()
     }
 
-    /// The earliest time after `now_ms` that an item names.
+    /// Returns the earliest time after `now_ms` among the items.
     pub(super) fn earliest_after(&self, now_ms: i64) -> Option<i64> {
         self.heap.iter().map(|item| item.0.deadline_ms).filter(|at| *at > now_ms).min()
     }
@@ -55,13 +55,13 @@ impl Deadlines {
     /// Adds an item.
     pub(super) fn arm(&mut self, deadline_ms: i64, hash: u64) {
         if self.heap.len() == self.heap.capacity() {
-            // By a quarter, like the allocator's classes; a vector by itself would double.
+            // By a quarter, like the allocator's classes; a vector would double by default.
             self.heap.reserve_exact((self.heap.len() / 4).max(4));
         }
         self.heap.push(Reverse(Item { deadline_ms, hash }));
     }
 
-    /// Takes the earliest item if it is due.
+    /// Removes and returns the earliest item if it is due.
     pub(super) fn pop_due(&mut self, now_ms: i64) -> Option<Item> {
         if self.next_ms()? > now_ms {
             return None;
@@ -73,7 +73,7 @@ impl Deadlines {
         Some(item)
     }
 
-    /// Whether stale items have become too many for `live` fields with a deadline.
+    /// Returns true if there are too many stale items for `live` fields with a deadline.
     #[inline]
     pub(super) fn is_crowded(&self, live: usize) -> bool {
         self.heap.len() > crowd_limit(live)
@@ -87,7 +87,7 @@ impl Deadlines {
         self.heap.shrink_to_fit();
     }
 
-    /// Bytes of memory, as the allocator counts them.
+    /// Returns the bytes of memory, as the allocator counts them.
     #[inline]
     pub(super) fn memory_bytes(&self) -> usize {
         match self.heap.capacity() {

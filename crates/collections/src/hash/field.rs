@@ -33,10 +33,10 @@ const HAS_DEADLINE: usize = 1;
 const WIDTH_SHIFT: u32 = 1;
 const DEADLINE_LEN: usize = 8;
 
-/// The longest name or value.
+/// Maximum length of a name or value.
 const LEN_MAX: usize = u32::MAX as usize;
 
-/// In place of a name's length: it is in the allocation.
+/// Marker in place of a name's length: the length is in the allocation.
 const WIDE: usize = 0xffff;
 
 pub(super) struct Field {
@@ -50,7 +50,7 @@ unsafe impl Sync for Field {}
 
 const _: () = assert!(size_of::<Field>() == 8);
 
-/// All that decides where things stand.
+/// Lengths and flags that determine the layout.
 #[derive(Clone, Copy, PartialEq, Eq)]
 struct Shape {
     name_len: usize,
@@ -73,7 +73,7 @@ impl Shape {
         }
     }
 
-    /// The bits of a handle besides the address.
+    /// Returns the bits of a handle other than the address.
     #[inline]
     fn tag(self) -> Tag {
         let name_len = self.name_len.min(WIDE) << ADDRESS_BITS;
@@ -86,7 +86,7 @@ impl Shape {
     }
 }
 
-/// The bits of a handle, read.
+/// The decoded bits of a handle.
 #[derive(Clone, Copy)]
 struct Tag(usize);
 
@@ -129,8 +129,8 @@ impl Field {
         let shape = Shape::of(name.len(), value.len(), deadline_ms);
         let tag = shape.tag();
         let base = thin::allocate(shape.bytes());
-        // SAFETY: a tagged address is not zero. All that is written lies within the `bytes()` that
-        // were allocated, and with it the invariants hold.
+        // SAFETY: a tagged address is not zero. All writes lie within the allocated `bytes()`, and establish the
+        // invariants.
         unsafe {
             if tag.short_name_len() == WIDE {
                 base.cast::<[u8; 4]>().write((name.len() as u32).to_ne_bytes());
@@ -152,8 +152,8 @@ impl Field {
     #[inline]
     unsafe fn write(&mut self, shape: Shape, value: &[u8], deadline_ms: Option<i64>) {
         let (base, tag) = (self.base(), self.tag());
-        // SAFETY: by the caller's promise all of it lies within the allocation. The value is no part
-        // of it, for the field is borrowed mutably.
+        // SAFETY: the caller guarantees that all of it lies within the allocation. The value is not part of it, since
+        // the field is borrowed mutably.
         unsafe {
             let len_at = base.add(tag.value_len_at());
             match tag.width() {
@@ -173,7 +173,7 @@ impl Field {
     #[inline]
     pub(super) fn name(&self) -> &[u8] {
         let tag = self.tag();
-        // SAFETY: that many initialized bytes are there, borrowed with `self`.
+        // SAFETY: that many bytes are initialized there, and are borrowed with `self`.
         unsafe {
             let at = self.base().add(tag.name_at());
             std::slice::from_raw_parts(at.as_ptr(), self.name_len(tag))
@@ -183,14 +183,14 @@ impl Field {
     #[inline]
     pub(super) fn value(&self) -> &[u8] {
         let tag = self.tag();
-        // SAFETY: that many initialized bytes are there, borrowed with `self`.
+        // SAFETY: that many bytes are initialized there, and are borrowed with `self`.
         unsafe {
             let at = self.base().add(tag.name_at() + self.name_len(tag));
             std::slice::from_raw_parts(at.as_ptr(), self.value_len(tag))
         }
     }
 
-    /// When the field expires, in Unix milliseconds.
+    /// Returns the deadline of the field, in Unix milliseconds.
     #[inline]
     pub(super) fn deadline_ms(&self) -> Option<i64> {
         let tag = self.tag();
@@ -201,46 +201,46 @@ impl Field {
         Some(i64::from_ne_bytes(unsafe { self.read(tag.deadline_at()) }))
     }
 
-    /// The field as others see it.
+    /// Returns the field as callers see it.
     #[inline]
     pub(super) fn view(&self) -> FieldRef<'_> {
         let (name, value) = (Element::Bytes(self.name()), Element::Bytes(self.value()));
         FieldRef { name, value, deadline_ms: self.deadline_ms() }
     }
 
-    /// Whether its deadline has come. No look at its memory if it has none.
+    /// Returns true if its deadline has passed. Does not read its memory if it has none.
     #[inline]
     pub(super) fn is_due(&self, now_ms: i64) -> bool {
         self.deadline_ms().is_some_and(|deadline_ms| deadline_ms <= now_ms)
     }
 
-    /// Whether this is the field of that name.
+    /// Returns true if the field has this name.
     #[inline]
     pub(super) fn is_named(&self, name: &[u8]) -> bool {
         self.tag().short_name_len() == name.len().min(WIDE) && same_bytes(self.name(), name)
     }
 
-    /// The bytes of its allocation, as the allocator counts them.
+    /// Returns the bytes of its allocation, as the allocator counts them.
     #[inline]
     pub(super) fn allocated_bytes(&self) -> usize {
         size_class(self.shape().bytes())
     }
 
-    /// The address that a prefetch should ask for.
+    /// Returns the address to prefetch.
     #[inline]
     pub(super) fn address(&self) -> *const u8 {
         self.base().as_ptr()
     }
 
-    /// Gives the field another value of the same length, unless there was a deadline or is to be one;
-    /// `false` then. Nothing but the bytes of the value changes by that.
+    /// Overwrites the value with one of the same length. Returns false, and changes nothing, if the length differs, or
+    /// if the field has or should get a deadline. Only the bytes of the value change.
     #[inline]
     pub(super) fn overwrite(&mut self, value: &[u8], deadline_ms: Option<i64>) -> bool {
         let tag = self.tag();
         if deadline_ms.is_some() || tag.has_deadline() || self.value_len(tag) != value.len() {
             return false;
         }
-        // SAFETY: as many bytes are there, and no others may be borrowed while `self` is mutably.
+        // SAFETY: that many bytes are there, and no others are borrowed while `self` is mutably.
         unsafe {
             let at = self.base().add(tag.name_at() + self.name_len(tag));
             ptr::copy_nonoverlapping(value.as_ptr(), at.as_ptr(), value.len());
@@ -248,8 +248,7 @@ impl Field {
         true
     }
 
-    /// Gives the field another value and deadline, in place if the size class and all that stands
-    /// before the name stay.
+    /// Sets value and deadline, in place if the size class and the layout before the name stay the same.
     #[inline]
     pub(super) fn set(&mut self, value: &[u8], deadline_ms: Option<i64>) {
         let old = self.shape();
@@ -260,12 +259,11 @@ impl Field {
             *self = Self::new(self.name(), value, deadline_ms);
             return;
         }
-        // SAFETY: the tag is the same, and with it the place of the name; the rest ends within the
-        // size class.
+        // SAFETY: the tag is the same, so the name stays where it is; the rest ends within the size class.
         unsafe { self.write(new, value, deadline_ms) }
     }
 
-    /// Sets or takes away the deadline and keeps the value.
+    /// Sets or removes the deadline and keeps the value.
     pub(super) fn set_deadline(&mut self, deadline_ms: Option<i64>) {
         let tag = self.tag();
         match deadline_ms {
@@ -289,7 +287,7 @@ impl Field {
     #[inline]
     fn base(&self) -> NonNull<u8> {
         let base = self.handle.as_ptr().map_addr(|bits| bits & ADDRESS_MASK);
-        // SAFETY: by the invariants an address of an allocation.
+        // SAFETY: by the invariants, this is the address of an allocation.
         unsafe { NonNull::new_unchecked(base) }
     }
 
@@ -330,7 +328,7 @@ impl Field {
     /// `N` initialized bytes must be at `offset` of the allocation.
     #[inline]
     unsafe fn read<const N: usize>(&self, offset: usize) -> [u8; N] {
-        // SAFETY: by the caller's promise; bytes have no alignment.
+        // SAFETY: as the caller guarantees; bytes have no alignment.
         unsafe { self.base().add(offset).cast::<[u8; N]>().read() }
     }
 }
@@ -343,7 +341,7 @@ impl std::fmt::Debug for Field {
 
 impl Drop for Field {
     fn drop(&mut self) {
-        // SAFETY: the field owns the allocation, which was made for the size class of its shape.
+        // SAFETY: the field owns the allocation, which has the size class of its shape.
         unsafe { thin::free(self.base(), self.shape().bytes()) }
     }
 }
@@ -355,19 +353,19 @@ pub struct FieldRef<'a> {
     pub name: Element<'a>,
     /// Its value.
     pub value: Element<'a>,
-    /// When it expires, as Unix time in milliseconds.
+    /// Deadline, as Unix time in milliseconds.
     pub deadline_ms: Option<i64>,
 }
 
 impl FieldRef<'_> {
-    /// Whether its deadline has not come yet.
+    /// Returns true if its deadline has not passed.
     #[inline]
     pub fn is_live(&self, now_ms: i64) -> bool {
         self.deadline_ms.is_none_or(|deadline_ms| deadline_ms > now_ms)
     }
 }
 
-/// What there was before a change.
+/// State of a field before a change.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Former {
     /// No field of that name.
@@ -377,7 +375,7 @@ pub enum Former {
 }
 
 impl Former {
-    /// Whether there was a field whose deadline had not come yet.
+    /// Returns true if there was a field whose deadline had not passed.
     #[inline]
     pub fn was_live(self, now_ms: i64) -> bool {
         match self {

@@ -1,9 +1,9 @@
 //! A hash: fields with values, each of which may have a deadline.
 //!
-//! A small hash is one block of bytes: names and values alternating, plus deadlines once a field has had one. A
-//! large hash is a table of fields.
+//! A small hash is one block of bytes: names and values alternating, plus deadlines once a field has had one. A large
+//! hash is a table of fields.
 //!
-//! Fields stay until removed, even after their deadline. Readers pass the time and see no expired fields; the
+//! Fields stay until removed, even after their deadline. Readers pass the time and do not see expired fields; the
 //! owner removes them with [`Hash::next_deadline_ms`] and [`Hash::reap`].
 
 mod deadlines;
@@ -34,14 +34,14 @@ pub struct Hash {
 
 #[derive(Debug)]
 enum Repr {
-    /// Small, and no field has had a deadline so far.
+    /// Small, and no field has ever had a deadline.
     Pairs(Pairs),
     /// Small, with deadlines.
     Triples(RawBox<Triples>),
     Table(RawBox<FieldTable>),
 }
 
-/// Runs `$body` for whatever form a hash has.
+/// Runs `$body` for the current form of a hash.
 macro_rules! each {
     ($hash:expr, $form:ident => $body:expr) => {
         match &$hash.repr {
@@ -55,20 +55,20 @@ macro_rules! each {
 snapshotted!(Hash, Repr::Table[table], tag => IncrementalSnapshot::begin(tag));
 
 impl Hash {
-    /// One without fields.
+    /// Creates an empty hash.
     #[expect(clippy::new_without_default, reason = "no caller needs a default")]
     pub fn new() -> Self {
         Self { repr: Repr::Pairs(Pairs::new()) }
     }
 
-    /// Number of fields, with those whose deadline has come but that are not removed yet.
+    /// Returns the number of fields, including expired ones that are not removed yet.
     #[inline]
     #[expect(clippy::len_without_is_empty, reason = "empty ones vanish")]
     pub fn len(&self) -> usize {
         each!(self, form => form.len())
     }
 
-    /// Number of fields that are seen at that time. Takes constant time unless there are others.
+    /// Returns the number of live fields at that time. Takes constant time unless some are expired.
     pub fn live_len(&self, now_ms: i64) -> usize {
         match self.next_deadline_ms() {
             Some(at) if at <= now_ms => self.live(now_ms).count(),
@@ -76,12 +76,12 @@ impl Hash {
         }
     }
 
-    /// The bytes it owns, as the allocator counts them.
+    /// Returns the bytes it owns, as the allocator counts them.
     pub fn allocated_bytes(&self) -> usize {
         each!(self, form => form.allocated_bytes())
     }
 
-    /// The name of its encoding that OBJECT ENCODING replies with.
+    /// Returns the name of its encoding for OBJECT ENCODING.
     pub fn encoding(&self) -> &'static str {
         match self.repr {
             Repr::Pairs(_) => "listpack",
@@ -90,7 +90,7 @@ impl Hash {
         }
     }
 
-    /// A copy.
+    /// Returns a copy.
     pub fn duplicate(&self) -> Self {
         let repr = match &self.repr {
             Repr::Pairs(pairs) => Repr::Pairs(pairs.duplicate()),
@@ -100,7 +100,7 @@ impl Hash {
         Self { repr }
     }
 
-    /// The field of a name.
+    /// Returns the field with this name.
     #[inline]
     pub fn get(&self, name: &[u8], now_ms: i64) -> Option<FieldRef<'_>> {
         let field = match &self.repr {
@@ -111,8 +111,8 @@ impl Hash {
         field.filter(|field| field.is_live(now_ms))
     }
 
-    /// Asks the processor to fetch what looking for these names will read, if that is more than its
-    /// caches have. To be called before many are looked for; it changes nothing.
+    /// Prefetches the memory that lookups of these names will read, if it exceeds the processor's caches. Call it
+    /// before many lookups; it changes nothing.
     pub fn prefetch<'a>(&self, names: impl Iterator<Item = &'a [u8]>) {
         if let Repr::Table(table) = &self.repr {
             table.prefetch(names);
@@ -141,7 +141,7 @@ impl Hash {
         former
     }
 
-    /// The same; `visit` sees the field that was there before.
+    /// As [`Hash::put`]; `visit` sees the field before the change.
     pub fn put_visited(
         &mut self,
         name: &[u8],
@@ -159,7 +159,7 @@ impl Hash {
         self.put(name, value, deadline_ms, limits)
     }
 
-    /// Sets or takes away the deadline of a field.
+    /// Sets or removes the deadline of a field.
     pub fn set_deadline(&mut self, name: &[u8], deadline_ms: Option<i64>) -> Former {
         if let Repr::Pairs(pairs) = &mut self.repr {
             if deadline_ms.is_none() || pairs.get(name).is_none() {
@@ -183,7 +183,7 @@ impl Hash {
         }
     }
 
-    /// The same; `visit` sees the field.
+    /// As [`Hash::remove`]; `visit` sees the field.
     pub fn remove_visited(&mut self, name: &[u8], visit: impl FnOnce(FieldRef<'_>)) -> Former {
         if let Repr::Table(table) = &mut self.repr {
             return table.remove(name, visit);
@@ -194,8 +194,8 @@ impl Hash {
         self.remove(name)
     }
 
-    /// When the next deadline comes. It may name a time before that, of a field that has been removed
-    /// or got another deadline, until [`Hash::reap`] is called then.
+    /// Returns the next deadline. It may be earlier than the true one, if that field has been removed or got another
+    /// deadline, until [`Hash::reap`] is called at that time.
     #[inline]
     pub fn next_deadline_ms(&self) -> Option<i64> {
         match &self.repr {
@@ -205,7 +205,7 @@ impl Hash {
         }
     }
 
-    /// `true` if the deadlines of all fields have come. Takes constant time unless those of some have and all have one.
+    /// Returns true if all fields are expired. Takes constant time unless some are expired and all have a deadline.
     #[inline]
     pub fn is_all_due(&self, now_ms: i64) -> bool {
         self.next_deadline_ms().is_some_and(|at| at <= now_ms)
@@ -213,9 +213,8 @@ impl Hash {
             && self.live(now_ms).next().is_none()
     }
 
-    /// The earliest deadline after `now_ms`, which a field really has. This drops the hints it finds out of date,
-    /// so that it takes a few steps for each change, and for each field whose deadline has come but that is not
-    /// removed yet; at most it looks at all fields.
+    /// Returns the earliest actual deadline after `now_ms`. Drops outdated hints on the way, so it takes a few steps
+    /// for each change, and for each expired field that is not removed yet; at most it reads all fields.
     pub fn deadline_after(&mut self, now_ms: i64) -> Option<i64> {
         match &mut self.repr {
             Repr::Pairs(_) => None,
@@ -224,8 +223,8 @@ impl Hash {
         }
     }
 
-    /// Removes fields whose deadline has come and hands their names to `gone`. Ends after about `steps`
-    /// of them; [`Hash::next_deadline_ms`] says whether there are more.
+    /// Removes expired fields and passes their names to `gone`. Stops after about `steps` of them;
+    /// [`Hash::next_deadline_ms`] says if there are more.
     pub fn reap(&mut self, now_ms: i64, steps: usize, gone: impl FnMut(Element<'_>)) {
         match &mut self.repr {
             Repr::Pairs(_) => {}
@@ -234,7 +233,7 @@ impl Hash {
         }
     }
 
-    /// All fields, in no order, with those whose deadline has come.
+    /// Returns all fields, in no order, including expired ones.
     pub fn iter(&self) -> Iter<'_> {
         Iter(match &self.repr {
             Repr::Pairs(pairs) => Inner::Small(pairs.iter()),
@@ -243,14 +242,14 @@ impl Hash {
         })
     }
 
-    /// The fields that are seen at that time.
+    /// Returns the live fields at that time.
     pub fn live(&self, now_ms: i64) -> impl Iterator<Item = FieldRef<'_>> {
         self.iter().filter(move |field| field.is_live(now_ms))
     }
 
-    /// Visits some fields, also those whose deadline has come, and returns the cursor for the next
-    /// call, 0 after the last one. A scan begins with 0. A field that stays from its beginning to its
-    /// end is visited at least once, and only once unless the hash becomes large meanwhile.
+    /// Visits some fields, including expired ones, and returns the cursor for the next call, 0 after the last one. A
+    /// scan begins with 0. A field that stays during the whole scan is visited at least once, and only once unless the
+    /// hash becomes large meanwhile.
     pub fn scan(&self, cursor: u64, mut visit: impl FnMut(FieldRef<'_>)) -> u64 {
         match &self.repr {
             Repr::Table(table) => table.scan(cursor, |field| visit(field.view())),
@@ -261,15 +260,15 @@ impl Hash {
         }
     }
 
-    /// Some field that is seen at that time, each about as likely as another; `None` if there is none.
+    /// Returns a random live field, all about equally likely; `None` if there is none.
     #[must_use]
     pub fn sample(&self, random: &mut Random, now_ms: i64) -> Option<FieldRef<'_>> {
-        // Fields whose deadline has come are removed soon, so that hardly ever most are such.
+        // Expired fields are removed soon, so they are hardly ever the majority.
         self.try_sample(random, now_ms).or_else(|| self.live(now_ms).next())
     }
 
-    /// Draws this many times a field that is seen at that time, each about as likely as another. All of them
-    /// together take as many steps as there are fields and draws, however few of the fields are seen.
+    /// Draws this many times a random live field, all about equally likely. All draws together take as many steps as
+    /// there are fields and draws, however few of the fields are live.
     pub fn sample_repeatedly<'h>(
         &'h self,
         count: usize,
@@ -291,14 +290,13 @@ impl Hash {
         }
     }
 
-    /// Some field that is seen at that time, if most are.
+    /// Returns a random live field, if most are live.
     fn try_sample(&self, random: &mut Random, now_ms: i64) -> Option<FieldRef<'_>> {
         let is_live = |field: &FieldRef<'_>| field.is_live(now_ms);
         (0..SAMPLE_TRIES).find_map(|_| self.sample_any(random).filter(is_live))
     }
 
-    /// This many distinct live fields, or all if there are fewer, each choice
-    /// about as likely as another.
+    /// Returns this many distinct live fields, or all if there are fewer, each choice about equally likely.
     #[must_use]
     pub fn sample_distinct(
         &self,
@@ -320,7 +318,7 @@ impl Hash {
         draw_distinct(self.iter(), count, random, hash_of, draw)
     }
 
-    /// Some field, also one whose deadline has come.
+    /// Returns a random field, possibly an expired one.
     fn sample_any(&self, random: &mut Random) -> Option<FieldRef<'_>> {
         match &self.repr {
             Repr::Pairs(pairs) => pairs.at(random.below(pairs.len())),
@@ -329,7 +327,7 @@ impl Hash {
         }
     }
 
-    /// Takes the form that a small hash needs for another field.
+    /// Converts a small hash to the form needed for another field.
     fn prepare(&mut self, strings: &[&[u8]], deadline_ms: Option<i64>, limits: PackedLimits) {
         let too_long = strings.iter().any(|bytes| bytes.len() > limits.value_len_max);
         let bytes = strings.iter().map(|bytes| bytes.len()).sum();
@@ -345,14 +343,14 @@ impl Hash {
         }
     }
 
-    /// From names and values to those with deadlines.
+    /// Converts pairs to triples with deadlines.
     fn begin_deadlines(&mut self) {
         let mut triples = Triples::new();
         self.iter().for_each(|field| triples.push(field));
         self.repr = Repr::Triples(RawBox::new(triples));
     }
 
-    /// From small to large.
+    /// Converts a small hash to a large one.
     #[cold]
     fn enlarge(&mut self) {
         let mut table = FieldTable::default();
@@ -360,9 +358,8 @@ impl Hash {
         self.repr = Repr::Table(RawBox::new(table));
     }
 
-    /// Shows fields as they were when the snapshot began, each in one slice, in no order. `visit`
-    /// says how many bytes it makes of one, and a slice ends when these are `bytes_max`, or somewhat
-    /// more. After the last slice the snapshot is over.
+    /// Visits fields as they were when the snapshot began, each in one slice, in no order. `visit` returns the bytes
+    /// it produced for one, and a slice ends once these reach `bytes_max`. After the last slice the snapshot is over.
     pub fn snapshot_slice(
         &mut self,
         bytes_max: usize,
@@ -395,8 +392,7 @@ impl Hash {
     /// As there.
     #[inline]
     pub unsafe fn from_raw(form: Form, pointer: NonNull<u8>) -> Self {
-        // SAFETY: by the caller's promise the pointer is from `into_raw` of the variant that form and
-        // tag say.
+        // SAFETY: the caller guarantees that the pointer is from `into_raw`, of the variant that form and tag say.
         let repr = unsafe {
             if form == Form::HashTable {
                 Repr::Table(RawBox::from_raw(pointer.cast()))
@@ -411,11 +407,11 @@ impl Hash {
     }
 }
 
-/// How often a field is drawn before it is the first one's turn: when half of them are no longer seen,
-/// that happens once in 2^32 times.
+/// Number of draws before the first live field is taken: if half of the fields are expired, that happens once in 2^32
+/// times.
 const SAMPLE_TRIES: usize = 32;
 
-/// Bit of the pointer to a small hash with deadlines, which all that is pointed to leaves zero.
+/// Bit of the pointer that marks a small hash with deadlines; alignment keeps it zero otherwise.
 const HAS_DEADLINES: usize = 1;
 
 const _: () = assert!(align_of::<Triples>() > HAS_DEADLINES);

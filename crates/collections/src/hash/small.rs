@@ -8,21 +8,20 @@ use super::field::{FieldRef, Former};
 use crate::packed::{self, Element, Packed, Position};
 use crate::raw_box::allocated_bytes_of;
 
-/// More fields than this are never kept in one block, whatever the limits say: everything that is done
-/// to one goes through it.
+/// Maximum number of fields in one block, whatever the limits say: every operation scans the block.
 const FIELDS_MAX: usize = 1 << 20;
 
-/// Nor are more bytes than this, like in Redis.
+/// Maximum number of bytes in one block, as in Redis.
 const BYTES_MAX: usize = 1 << 30;
 
 const _: () = assert!(3 * FIELDS_MAX <= Packed::LEN_MAX && 2 * BYTES_MAX <= Packed::BYTES_MAX);
 
-/// The limit for the number of fields.
+/// Caps the limit for the number of fields.
 pub(super) fn clamp(entries_max: usize) -> usize {
     entries_max.min(FIELDS_MAX)
 }
 
-/// Names and values in turn.
+/// Names and values, alternating.
 #[derive(Debug)]
 pub(super) struct Pairs {
     block: Packed,
@@ -43,7 +42,7 @@ impl Pairs {
         self.block.allocated_bytes()
     }
 
-    /// Whether strings of this many bytes can be added.
+    /// Returns true if strings of this many bytes can be added.
     pub(super) fn has_room_for(&self, bytes: usize) -> bool {
         self.block.bytes_len().saturating_add(bytes) <= BYTES_MAX
     }
@@ -104,21 +103,20 @@ impl Pairs {
     /// As for [`Packed::from_raw`].
     #[inline]
     pub(super) unsafe fn from_raw(pointer: NonNull<u8>) -> Self {
-        // SAFETY: by the caller's promise.
+        // SAFETY: as the caller guarantees.
         Self { block: unsafe { Packed::from_raw(pointer) } }
     }
 }
 
-/// Names, values and deadlines in turn.
+/// Names, values and deadlines, alternating.
 #[derive(Debug)]
 pub(super) struct Triples {
     block: Packed,
-    /// No deadline is before this one.
+    /// Lower bound of all deadlines.
     next_deadline_ms: i64,
 }
 
-/// In the place of a deadline where there is none. No deadline is so early: one that has come removes
-/// its field instead of being set.
+/// Placeholder for no deadline. No deadline is that early: an expired deadline removes its field instead of being set.
 const NONE: i64 = 0;
 
 impl Triples {
@@ -136,7 +134,7 @@ impl Triples {
         allocated_bytes_of::<Self>() + self.block.allocated_bytes()
     }
 
-    /// Whether strings of this many bytes can be added.
+    /// Returns true if strings of this many bytes can be added.
     pub(super) fn has_room_for(&self, bytes: usize) -> bool {
         self.block.bytes_len().saturating_add(bytes) <= BYTES_MAX
     }
@@ -152,7 +150,7 @@ impl Triples {
         self.block.find(self.block.start(), name, 3)
     }
 
-    /// Whether there is such a field, whatever its deadline.
+    /// Returns the field with this name, even if expired.
     #[inline]
     pub(super) fn get(&self, name: &[u8]) -> Option<FieldRef<'_>> {
         self.find(name).and_then(|at| self.iter_from(at).next())
@@ -169,7 +167,7 @@ impl Triples {
         self.replace_deadline(self.block.next(value_at), deadline_ms)
     }
 
-    /// Adds a field that is not there.
+    /// Adds a field that does not exist.
     pub(super) fn push(&mut self, field: FieldRef<'_>) {
         self.block.push_back(field.name);
         self.block.push_back(field.value);
@@ -210,7 +208,7 @@ impl Triples {
         next
     }
 
-    /// Removes all fields whose deadline has come.
+    /// Removes all expired fields.
     pub(super) fn reap(&mut self, now_ms: i64, mut gone: impl FnMut(Element<'_>)) {
         if self.next_deadline_ms > now_ms {
             return;

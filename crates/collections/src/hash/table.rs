@@ -12,25 +12,25 @@ use crate::raw_box::allocated_bytes_of;
 use crate::seed::hash_bytes;
 use crate::text_int::IntText;
 
-/// Items of the deadlines that are looked at one by one in any case: some microseconds.
+/// Minimum number of deadline items that are examined one by one: some microseconds.
 const ITEMS_MIN: usize = 64;
 
 #[derive(Debug, Default)]
 pub(super) struct FieldTable {
     table: Table<Field>,
-    /// What the fields own.
+    /// Memory that the fields own.
     field_bytes: usize,
-    /// Fields with a deadline.
+    /// Number of fields with a deadline.
     volatile: usize,
     deadlines: Deadlines,
-    /// While it is being saved.
+    /// Set while the hash is being saved.
     pub(super) snapshot: Option<Box<IncrementalSnapshot<Field>>>,
 }
 
 /// Iterator over all fields.
 pub(super) type Fields<'a> = IterAhead<'a, Field, ByName>;
 
-/// How the table asks for the hash of a field.
+/// Computes the hash of a field for the table.
 pub(super) struct ByName;
 
 impl EntryHash<Field> for ByName {
@@ -52,13 +52,13 @@ impl CopyOwned for Field {
 }
 
 impl FieldTable {
-    /// Number of fields, with those whose deadline has come.
+    /// Returns the number of fields, including expired ones.
     #[inline]
     pub(super) fn len(&self) -> usize {
         self.table.len()
     }
 
-    /// All bytes of memory, with those of this struct, which is in an allocation of its own.
+    /// Returns all bytes of memory, including this struct, which is in an allocation of its own.
     #[inline]
     pub(super) fn allocated_bytes(&self) -> usize {
         allocated_bytes_of::<Self>()
@@ -67,7 +67,7 @@ impl FieldTable {
             + self.deadlines.memory_bytes()
     }
 
-    /// The same without the fields.
+    /// Returns all bytes of memory without the fields.
     #[cfg(test)]
     pub(super) fn empty_bytes(&self) -> usize {
         self.allocated_bytes() - self.field_bytes
@@ -83,7 +83,7 @@ impl FieldTable {
         prefetch(&self.table, &ByName, names.map(hash_bytes));
     }
 
-    /// Sets a field to a value and a deadline, after `visit` has seen what it was.
+    /// Sets a field to a value and a deadline, after `visit` has seen its old state.
     pub(super) fn put(
         &mut self,
         name: &[u8],
@@ -108,7 +108,7 @@ impl FieldTable {
         Former::Field(before)
     }
 
-    /// Adds a field that is not there.
+    /// Adds a field that does not exist.
     pub(super) fn add(&mut self, field: FieldRef<'_>) {
         let (mut name, mut value) = (IntText::new(), IntText::new());
         let (name, value) = (field.name.bytes(&mut name), field.value.bytes(&mut value));
@@ -122,7 +122,7 @@ impl FieldTable {
         self.follow_deadline(hash, None, deadline_ms);
     }
 
-    /// Sets or takes away a field's deadline.
+    /// Sets or removes a field's deadline.
     pub(super) fn set_deadline(&mut self, name: &[u8], deadline_ms: Option<i64>) -> Former {
         let hash = hash_bytes(name);
         self.before_change(hash);
@@ -156,7 +156,7 @@ impl FieldTable {
         copy
     }
 
-    /// To be called before a field with this hash comes, goes or changes.
+    /// Must be called before a field with this hash is added, removed or changed.
     #[inline]
     fn before_change(&mut self, hash: u64) {
         if let Some(snapshot) = &mut self.snapshot {
@@ -184,23 +184,23 @@ impl FieldTable {
         self.table.iter_ahead(ByName)
     }
 
-    /// Some fields at a time; see [`Table::scan`].
+    /// Visits some fields at a time; see [`Table::scan`].
     pub(super) fn scan(&self, cursor: u64, visit: impl FnMut(&Field)) -> u64 {
         self.table.scan(cursor, &ByName, visit)
     }
 
-    /// Some field.
+    /// Returns a random field.
     pub(super) fn sample(&self, random: u64) -> Option<&Field> {
         self.table.sample(random)
     }
 
-    /// When the earliest deadline may come: not after it.
+    /// Returns a lower bound of the earliest deadline.
     #[inline]
     pub(super) fn next_deadline_ms(&self) -> Option<i64> {
         self.deadlines.next_ms()
     }
 
-    /// `true` only if some field has no deadline: each deadline has an item, and others may be out of date.
+    /// Returns true only if some field has no deadline: each deadline has an item, and other items may be outdated.
     pub(super) fn has_lasting_fields(&self) -> bool {
         self.deadlines.len() < self.len()
     }
@@ -226,7 +226,7 @@ impl FieldTable {
         self.deadlines.earliest_after(now_ms)
     }
 
-    /// Whether a field has the deadline that an item says.
+    /// Returns true if a field has the deadline of this item.
     fn is_true(&self, item: Item) -> bool {
         let has_it = |field: &Field| {
             field.deadline_ms() == Some(item.deadline_ms) && hash_bytes(field.name()) == item.hash
@@ -234,12 +234,12 @@ impl FieldTable {
         self.table.find(item.hash, has_it).is_some()
     }
 
-    /// Removes fields whose deadline has come, in about `steps` steps at most.
+    /// Removes expired fields, in about `steps` steps at most.
     pub(super) fn reap(&mut self, now_ms: i64, steps: usize, mut gone: impl FnMut(Element<'_>)) {
         for _ in 0..steps {
             let Some(item) = self.deadlines.pop_due(now_ms) else { return };
             self.before_change(item.hash);
-            // Not one that looks like it, which has not been saved.
+            // The hash is compared too, since only fields of this hash have been saved.
             let is_due =
                 |field: &Field| field.is_due(now_ms) && hash_bytes(field.name()) == item.hash;
             while let Some(field) = self.table.remove(item.hash, is_due, &ByName) {
@@ -251,7 +251,7 @@ impl FieldTable {
         }
     }
 
-    /// Adds items for the fields of this hash, whose item has just been taken.
+    /// Adds items for the fields with this hash, whose item has just been removed.
     fn arm_again(&mut self, hash: u64) {
         self.table.find(hash, |field| {
             if let Some(deadline_ms) = field.deadline_ms()
@@ -263,7 +263,7 @@ impl FieldTable {
         });
     }
 
-    /// Keeps the invariants of the deadlines when that of a field with this hash has changed.
+    /// Maintains the invariants of the deadlines after that of a field with this hash has changed.
     #[inline]
     fn follow_deadline(&mut self, hash: u64, before: Option<i64>, after: Option<i64>) {
         if before != after {

@@ -44,7 +44,7 @@ fn former(model: &Model, name: &[u8]) -> Former {
     model.get(name).map_or(Former::Absent, |(_, deadline_ms)| Former::Field(*deadline_ms))
 }
 
-/// The bytes of a hash but for those of a table and its deadlines, counted one by one.
+/// Returns the bytes of a hash, except those of a table and its deadlines, counted one by one.
 fn recount(hash: &Hash) -> usize {
     let Repr::Table(table) = &hash.repr else { return hash.allocated_bytes() };
     let fields = hash.iter().map(|field| {
@@ -60,9 +60,9 @@ enum Step {
     Put(Vec<u8>, Vec<u8>, Option<i64>),
     Deadline(Vec<u8>, Option<i64>),
     Remove(Vec<u8>),
-    /// Time passes.
+    /// Time advances, and expired fields are removed.
     Reap(i64, usize),
-    /// What comes next after so long.
+    /// Asks for the deadline after this time.
     Next(i64),
 }
 
@@ -84,7 +84,7 @@ fn steps() -> impl Strategy<Value = Vec<Step>> {
     prop_oneof![1 => steps(false), 3 => steps(true)]
 }
 
-/// What is due is gone after enough reaping, and what the hash says of its next deadline is right.
+/// Checks that expired fields are gone after enough reaping, and that the next deadline is correct.
 fn check_reap(hash: &mut Hash, model: &mut Model, now_ms: i64, steps: usize) {
     let due: Vec<Vec<u8>> = model
         .iter()
@@ -246,7 +246,7 @@ fn memory_of_deadlines_follows_their_number() {
     assert_eq!(hash.next_deadline_ms(), Some(1));
 }
 
-/// How often each field was drawn.
+/// Returns how often each field was drawn.
 fn drawn(hash: &Hash, count: usize, now_ms: i64) -> BTreeMap<Vec<u8>, usize> {
     let mut drawn = BTreeMap::new();
     hash.sample_repeatedly(count, &mut Random::new(3), now_ms, |field| {
@@ -263,7 +263,7 @@ fn the_few_fields_that_are_seen_are_drawn_alike() {
         let deadline_ms = (field % (fields / 4) != 7).then_some(10);
         hash.put(field.to_string().as_bytes(), b"", deadline_ms, LIMITS);
     }
-    // Fewer than there are fields, and more.
+    // Fewer draws than fields, and more.
     for count in [fields / 2, fields * 2] {
         let drawn = drawn(&hash, count, 10);
         assert_eq!(drawn.len(), 4);
@@ -305,7 +305,7 @@ fn a_field_without_a_deadline_keeps_a_large_hash() {
     assert!(hash.is_all_due(6000));
 }
 
-/// More hints are out of date, and more fields due, than are looked at one by one.
+/// More hints are outdated, and more fields expired, than are examined one by one.
 #[test]
 fn the_next_deadline_is_exact_when_most_fields_have_another_or_are_due() {
     let mut hash = Hash::new();

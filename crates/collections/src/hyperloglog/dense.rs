@@ -5,10 +5,11 @@ use super::{HEADER_LEN, REGISTERS, Registers};
 const BITS: usize = 6;
 const MASK: u16 = (1 << BITS) - 1;
 
-/// The length of a dense string.
+/// Length of a dense string.
 pub const DENSE_LEN: usize = HEADER_LEN + REGISTERS * BITS / 8;
 
-/// The bytes that a register is in, as one number, and how far it must be shifted.
+/// Returns the index of the bytes that contain a register, these bytes as one number, and the
+/// shift.
 fn window(bytes: &[u8], register: usize) -> (usize, u16, usize) {
     let (at, shift) = (register * BITS / 8, register * BITS % 8);
     let high = bytes.get(at + 1).copied().unwrap_or(0);
@@ -29,7 +30,7 @@ fn set(bytes: &mut [u8], register: usize, value: u8) {
     }
 }
 
-/// Sets a register, if it is lower. Returns whether it was.
+/// Sets a register if it is lower. Returns true if it was.
 pub(super) fn raise(bytes: &mut [u8], register: usize, value: u8) -> bool {
     let is_lower = get(bytes, register) < value;
     if is_lower {

@@ -1,17 +1,17 @@
-//! From registers to a cardinality estimate.
+//! Computes a cardinality estimate from the registers.
 //!
 //! The estimator is algorithm 6 of Otmar Ertl, "New cardinality estimation algorithms for HyperLogLog sketches"
 //! (2017): it needs neither correction tables nor a switch between ranges.
 
 use super::{REGISTERS, VALUE_MAX};
 
-/// Values that a register of six bits can have.
+/// Number of values that a register of six bits can have.
 pub(super) const VALUES: usize = 64;
 
 /// The constant of the estimator for infinitely many registers: one over twice the logarithm of 2.
 const ALPHA_INFINITE: f64 = 0.721_347_520_444_481_7;
 
-/// How many elements there were, if `histogram` says how many registers have each value.
+/// Returns the estimated number of elements. `histogram` has the number of registers per value.
 pub(super) fn estimate(histogram: &[u32; VALUES]) -> u64 {
     let registers = REGISTERS as f64;
     let longest = usize::from(VALUE_MAX);
@@ -23,7 +23,7 @@ pub(super) fn estimate(histogram: &[u32; VALUES]) -> u64 {
     (ALPHA_INFINITE * registers * registers / sum).round_ties_even() as u64
 }
 
-/// The part of registers that nothing has touched.
+/// Contribution of the registers that are still zero.
 fn sigma(mut x: f64) -> f64 {
     if x == 1.0 {
         return f64::INFINITY;
@@ -40,7 +40,7 @@ fn sigma(mut x: f64) -> f64 {
     }
 }
 
-/// The part of registers that have the highest value.
+/// Contribution of the registers that have the highest value.
 fn tau(mut x: f64) -> f64 {
     if x == 0.0 || x == 1.0 {
         return 0.0;

@@ -1,27 +1,27 @@
-//! From an element to a register.
+//! Maps an element to a register.
 
 use super::{REGISTER_BITS, REGISTERS};
 
-/// What Redis seeds the hash with. It is a part of the format: strings meet in PFMERGE.
+/// Seed of the hash in Redis. It is part of the format: PFMERGE combines strings.
 const SEED: u64 = 0xadc8_3b19;
 
-/// What an element tells.
+/// Register and value of an element.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct Observation {
     pub(super) register: usize,
-    /// One more than the zeros in a row that its hash has, from 1 to 51.
+    /// One more than the length of the run of zeros in its hash, from 1 to 51.
     pub(super) value: u8,
 }
 
 pub(super) fn observe(element: &[u8]) -> Observation {
     let hash = murmur64a(element, SEED);
     let register = hash as usize & (REGISTERS - 1);
-    // A one behind the last bit ends the longest row.
+    // A one after the last bit ends the longest run.
     let rest = hash >> REGISTER_BITS | 1 << (u64::BITS - REGISTER_BITS);
     Observation { register, value: rest.trailing_zeros() as u8 + 1 }
 }
 
-/// MurmurHash64A by Austin Appleby, on little-endian words.
+/// Computes MurmurHash64A by Austin Appleby, on little-endian words.
 fn murmur64a(bytes: &[u8], seed: u64) -> u64 {
     const MULTIPLIER: u64 = 0xc6a4_a793_5bd1_e995;
     const SHIFT: u32 = 47;

@@ -12,7 +12,7 @@
 //! | 8 | 8 | the estimate, little-endian; stale if its highest bit is set |
 //! | 16 | | registers: `dense.rs`, `sparse.rs` |
 //!
-//! Any client can SET these bytes: anything wrong with them is an error.
+//! Any client can SET these bytes: any malformed byte is an error.
 
 mod dense;
 mod estimate;
@@ -28,32 +28,32 @@ use self::hash::{Observation, observe};
 pub const REGISTERS: usize = 1 << REGISTER_BITS;
 /// Bits of a hash that select a register.
 const REGISTER_BITS: u32 = 14;
-/// The highest value of a register, and a bit more: what is left of a hash has fifty bits.
+/// Upper bound of a register's value: the rest of a hash has fifty bits.
 const VALUE_MAX: u8 = 64 - REGISTER_BITS as u8 + 1;
 
 const HEADER_LEN: usize = 16;
 const MAGIC: &[u8] = b"HYLL";
 const ENCODING_AT: usize = 4;
 const ESTIMATE_AT: usize = 8;
-/// The highest byte of the estimate, which says whether it is out of date.
+/// Index of the highest byte of the estimate, which says if it is outdated.
 const STALE_AT: usize = 15;
 const STALE: u8 = 0x80;
 
-/// How the registers are in the string.
+/// Storage form of the registers in the string.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Encoding {
     /// Six bits each.
     Dense,
-    /// Runs of equal ones.
+    /// Runs of equal registers.
     Sparse,
 }
 
-/// What is wrong with a string.
+/// Error in a string.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Error {
-    /// It is no HyperLogLog at all.
+    /// It is not a HyperLogLog.
     NotOne,
-    /// It begins like one.
+    /// It begins like a HyperLogLog, but is malformed.
     Corrupt,
 }
 
@@ -67,7 +67,7 @@ pub struct HyperLogLog {
 pub type Registers = [u8; REGISTERS];
 
 impl HyperLogLog {
-    /// An empty one, sparse.
+    /// Creates an empty one, sparse.
     #[expect(clippy::new_without_default, reason = "no caller needs a default")]
     pub fn new() -> Self {
         let mut bytes = vec![0; HEADER_LEN];
@@ -77,29 +77,29 @@ impl HyperLogLog {
         Self { bytes }
     }
 
-    /// The one in a string.
+    /// Takes the HyperLogLog in a string.
     ///
     /// # Errors
     ///
-    /// If the string does not begin like one, or has not the length of a dense one.
+    /// If the string does not begin like one, or does not have the length of a dense one.
     pub fn from_bytes(bytes: Vec<u8>) -> Result<Self, Error> {
         check(&bytes)?;
         Ok(Self { bytes })
     }
 
-    /// The string.
+    /// Returns the string.
     #[must_use]
     pub fn into_bytes(self) -> Vec<u8> {
         self.bytes
     }
 
-    /// How the registers are there.
+    /// Returns the storage form of its registers.
     pub fn encoding(&self) -> Encoding {
         encoding(&self.bytes)
     }
 
-    /// Adds an element. Returns whether that has changed a register. A sparse one that would get longer
-    /// than `sparse_len_max` becomes dense.
+    /// Adds an element. Returns true if a register has changed. A sparse string that would exceed `sparse_len_max`
+    /// becomes dense.
     ///
     /// # Errors
     ///
@@ -113,7 +113,7 @@ impl HyperLogLog {
         Ok(changed)
     }
 
-    /// Sets a register, if it is lower.
+    /// Sets a register if it is lower.
     fn raise(&mut self, register: usize, value: u8, sparse_len_max: usize) -> Result<bool, Error> {
         if self.encoding() == Encoding::Sparse {
             match sparse::raise(&mut self.bytes, register, value, sparse_len_max)? {
@@ -124,7 +124,7 @@ impl HyperLogLog {
         Ok(dense::raise(&mut self.bytes[HEADER_LEN..], register, value))
     }
 
-    /// Makes the registers stand densely.
+    /// Converts to the dense form.
     ///
     /// # Errors
     ///
@@ -143,11 +143,11 @@ impl HyperLogLog {
         Ok(())
     }
 
-    /// Raises registers to those of another one that has seen other elements.
+    /// Raises registers to those of another HyperLogLog.
     ///
     /// # Errors
     ///
-    /// If the own registers are malformed.
+    /// If its own registers are malformed.
     pub fn merge(&mut self, other: &Registers, sparse_len_max: usize) -> Result<(), Error> {
         for (register, value) in other.iter().enumerate() {
             if *value != 0 {
@@ -158,17 +158,17 @@ impl HyperLogLog {
         Ok(())
     }
 
-    /// Says that the estimate in the string is out of date.
+    /// Marks the estimate in the string as outdated.
     pub fn invalidate(&mut self) {
         self.bytes[STALE_AT] |= STALE;
     }
 
-    /// The estimate that the string holds.
+    /// Returns the estimate that the string holds.
     pub fn cached(&self) -> Option<u64> {
         cached(&self.bytes)
     }
 
-    /// How many different elements there were, about. Keeps the estimate in the string.
+    /// Returns the approximate number of distinct elements. Stores the estimate in the string.
     ///
     /// # Errors
     ///
@@ -185,11 +185,11 @@ impl HyperLogLog {
     }
 }
 
-/// Whether a string begins like a HyperLogLog, and has its length if it is dense.
+/// Checks that a string begins like a HyperLogLog, and has the right length if it is dense.
 ///
 /// # Errors
 ///
-/// If not.
+/// If it does not.
 pub fn check(bytes: &[u8]) -> Result<(), Error> {
     if bytes.len() < HEADER_LEN || !bytes.starts_with(MAGIC) {
         return Err(Error::NotOne);
@@ -201,13 +201,13 @@ pub fn check(bytes: &[u8]) -> Result<(), Error> {
     }
 }
 
-/// The encoding of what [`check`] has found good.
+/// Returns the encoding of a string that passed [`check`].
 pub fn encoding(bytes: &[u8]) -> Encoding {
     if bytes[ENCODING_AT] == 0 { Encoding::Dense } else { Encoding::Sparse }
 }
 
-/// Whether an element would change a register of a string that [`check`] has found good. Takes
-/// constant time if it is dense.
+/// Returns true if an element would change a register of a string that passed [`check`]. Takes constant time if it is
+/// dense.
 ///
 /// # Errors
 ///
@@ -222,13 +222,13 @@ pub fn would_change(bytes: &[u8], element: &[u8]) -> Result<bool, Error> {
     Ok(present < value)
 }
 
-/// The estimate in what [`check`] has found good, unless it is out of date.
+/// Returns the estimate in a string that passed [`check`], unless it is outdated.
 pub fn cached(bytes: &[u8]) -> Option<u64> {
     let estimate = bytes[ESTIMATE_AT..HEADER_LEN].try_into().expect("eight bytes");
     (bytes[STALE_AT] & STALE == 0).then_some(u64::from_le_bytes(estimate))
 }
 
-/// Raises registers to those in a string that [`check`] has found good.
+/// Raises registers to those in a string that passed [`check`].
 ///
 /// # Errors
 ///
@@ -243,14 +243,14 @@ pub fn raise_all(bytes: &[u8], registers: &mut Registers) -> Result<(), Error> {
     }
 }
 
-/// How many different elements lead to these registers, about.
+/// Returns the approximate number of distinct elements behind these registers.
 pub fn count(registers: &Registers) -> u64 {
     let mut histogram = [0; estimate::VALUES];
     registers.iter().for_each(|value| histogram[usize::from(*value)] += 1);
     estimate::estimate(&histogram)
 }
 
-/// The runs of a sparse string that [`check`] has found good, in words; `None` for a dense one.
+/// Describes the runs of a sparse string that passed [`check`]; `None` for a dense one.
 ///
 /// # Errors
 ///

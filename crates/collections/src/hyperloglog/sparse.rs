@@ -1,4 +1,4 @@
-//! Runs of equal registers.
+//! Sparse encoding: runs of equal registers.
 //!
 //! | bytes | meaning |
 //! |---|---|
@@ -25,12 +25,12 @@ const VALUE: u8 = 0x80;
 struct Run {
     value: u8,
     len: usize,
-    /// Whether it takes two bytes.
+    /// True if it takes two bytes.
     is_long: bool,
 }
 
 impl Run {
-    /// The run at the beginning of `bytes`.
+    /// Decodes the run at the beginning of `bytes`.
     fn read(bytes: &[u8]) -> Result<Self, Error> {
         let (first, rest) = bytes.split_first().ok_or(Error::Corrupt)?;
         if first & VALUE != 0 {
@@ -63,14 +63,14 @@ pub(super) fn put_zeros(out: &mut Vec<u8>, mut len: usize) {
     }
 }
 
-/// Appends a run of a value, if there is anything of it; at most as long as one can be.
+/// Appends a run of a value, unless it is empty; `len` is at most that of one run.
 fn put_value(out: &mut Vec<u8>, value: u8, len: usize) {
     if len > 0 {
         out.push(VALUE | (value - 1) << 2 | (len - 1) as u8);
     }
 }
 
-/// Goes through the runs, with the first register of each and where it stands.
+/// Visits the runs, each with its first register and its range of bytes.
 fn each_run(bytes: &[u8], mut visit: impl FnMut(usize, Run, Range<usize>)) -> Result<(), Error> {
     let (mut register, mut at) = (0, 0);
     while at < bytes.len() {
@@ -111,16 +111,16 @@ pub(super) fn get(bytes: &[u8], register: usize) -> Result<u8, Error> {
     find(bytes, register).map(|found| found.run.value)
 }
 
-/// What [`raise`] has done.
+/// Outcome of [`raise`].
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Raised {
-    /// Whether a register has changed.
+    /// True if a register has changed.
     Done(bool),
-    /// Nothing, for the string cannot hold it, or would be too long.
+    /// Nothing changed: the string cannot hold the value, or would be too long.
     TooLong,
 }
 
-/// Sets a register of a string, if it is lower.
+/// Sets a register of a string if it is lower.
 pub(super) fn raise(
     string: &mut Vec<u8>,
     register: usize,
@@ -149,13 +149,13 @@ pub(super) fn raise(
     Ok(Raised::Done(true))
 }
 
-/// Where a register stands.
+/// Location of a register.
 struct Found {
     run: Run,
     /// The first register of the run.
     first: usize,
     at: Range<usize>,
-    /// Where the run before begins.
+    /// Start of the run before.
     previous: Option<usize>,
 }
 
@@ -183,9 +183,9 @@ fn put_part(out: &mut Vec<u8>, run: Run, len: usize) {
     }
 }
 
-/// Joins neighbouring runs of the same value, of the few runs from `at` on.
+/// Joins neighbouring runs of the same value, among the few runs from `at` on.
 fn join_values(string: &mut Vec<u8>, mut at: usize) {
-    /// Before the changed run there is one, it became three, and behind them is one.
+    /// Up to five: one run before the changed one, the three it became, and one after them.
     const RUNS: usize = 5;
     let mut left = RUNS;
     while at < string.len() && left > 0 {
@@ -200,7 +200,7 @@ fn join_values(string: &mut Vec<u8>, mut at: usize) {
         {
             string[next] = VALUE | (run.value - 1) << 2 | (run.len + following.len - 1) as u8;
             string.remove(at);
-            // Redis looks at the joined run again.
+            // Redis examines the joined run again.
             continue;
         }
         at = next;

@@ -1,4 +1,4 @@
-//! Strings as Redis 7.0.15 makes them, and what must not be believed.
+//! Strings made by Redis 7.0.15, and malformed strings.
 
 use proptest::prelude::*;
 use tierce_harness::effort;
@@ -15,7 +15,7 @@ fn filled(count: usize) -> HyperLogLog {
     counter
 }
 
-/// What was in the files of Redis is compared by its CRC-32.
+/// Fixtures from Redis are compared by their CRC-32.
 fn crc32(bytes: &[u8]) -> u32 {
     let mut crc = !0_u32;
     for byte in bytes {

@@ -1,22 +1,22 @@
-//! Keeping the first block of a large list small while elements come and go there.
+//! Keeps the first block of a large list small while elements come and go there.
 //!
-//! Inserting or removing at the beginning of a block moves the rest of it: kilobytes for each push or pop of a
-//! stack or queue. So the first block is kept small: many of its elements move into the next block at once, or it
-//! is split off from the next one. At the end of a list nothing moves, so nothing of this is needed.
+//! Inserting or removing at the beginning of a block moves the rest of it: kilobytes for each push or pop of a stack
+//! or queue. So the first block is kept small: many of its elements move into the next block at once, or it is split
+//! off from the next one. At the end of a list nothing moves, so none of this is needed.
 
 use super::nodes::{BLOCK_FRAME, Nodes};
 use crate::limits::ListLimits;
 use crate::packed::{Element, Packed};
 
-/// Bytes of elements in the first block at most: what moves with each of them then costs less than the
-/// rest of a command, and kilobytes move once in some dozens of commands.
+/// Maximum bytes of elements in the first block. Moving that much per element costs less than the rest of a command,
+/// and kilobytes move only once in some dozens of commands.
 const HEAD_BYTES_MAX: usize = 512 - BLOCK_FRAME;
 
-/// Longer elements are put where there is room: few of them fit a block, whatever its size.
+/// Longer elements are put in any block with room: few of them fit in a block of any size.
 const ELEMENT_LEN_MAX: usize = HEAD_BYTES_MAX / 4;
 
 impl Nodes {
-    /// Puts an element at the beginning.
+    /// Inserts an element at the beginning.
     #[inline]
     pub(super) fn push_front(&mut self, element: Element<'_>, limits: ListLimits) {
         if !has_head(limits) || element.len() > ELEMENT_LEN_MAX {
@@ -42,7 +42,7 @@ impl Nodes {
         self.insert_first(block);
     }
 
-    /// Moves elements of the first block into the next one, as many as that has room for.
+    /// Moves elements of the first block into the next one, as many as fit there.
     fn pass_head_on(&mut self, limits: ListLimits) {
         let Some(head) = self.first() else { return };
         let Some(next) = self.next(head) else { return };
@@ -64,7 +64,7 @@ impl Nodes {
         }
     }
 
-    /// Cuts the first block in two if it is large, before an element is taken from its beginning.
+    /// Splits the first block if it is large, before an element is taken from its beginning.
     #[inline]
     pub(super) fn shorten_head(&mut self, limits: ListLimits) {
         if let Some(head) = self.first()
@@ -90,7 +90,7 @@ impl Nodes {
     }
 }
 
-/// Whether blocks get so large that a small one before them is worth it.
+/// Returns true if blocks are large enough to be worth a small one before them.
 #[inline]
 fn has_head(limits: ListLimits) -> bool {
     limits.bytes_max >= 4 * HEAD_BYTES_MAX

@@ -3,11 +3,11 @@
 use super::nodes::{ListPosition, Nodes};
 use crate::packed::{self, Element, Packed};
 
-/// The nodes that are still to come.
+/// The remaining nodes.
 #[derive(Debug, Clone, Copy)]
 struct Ahead<'a> {
     nodes: &'a Nodes,
-    /// The one that is being walked through.
+    /// Position of the current node.
     at: ListPosition,
 }
 
@@ -52,7 +52,7 @@ impl<'a> Iterator for Iter<'a> {
     }
 }
 
-/// Elements of a list against their order.
+/// Elements of a list in reverse order.
 #[derive(Debug, Clone)]
 pub struct RevIter<'a> {
     block: packed::Iter<'a>,

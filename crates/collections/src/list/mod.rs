@@ -33,20 +33,20 @@ enum Repr {
     Nodes(Box<Nodes>),
 }
 
-/// Bytes of a listpack beside its elements. They count against the limits, so that lists become
-/// large at the same element as in Redis.
+/// Bytes of a listpack in addition to its elements. They count against the limits, so that lists become large at the
+/// same element as in Redis.
 const LISTPACK_FRAME: usize = 7;
 
 snapshotted!(List, Repr::Nodes[nodes], tag => ListSnapshot::begin(tag, nodes.len()));
 
 impl List {
-    /// One without elements.
+    /// Creates an empty list.
     #[expect(clippy::new_without_default, reason = "no caller needs a default")]
     pub fn new() -> Self {
         Self { repr: Repr::Packed(Packed::new()) }
     }
 
-    /// Number of elements.
+    /// Returns the number of elements.
     #[expect(clippy::len_without_is_empty, reason = "empty ones vanish")]
     pub fn len(&self) -> usize {
         match &self.repr {
@@ -55,7 +55,7 @@ impl List {
         }
     }
 
-    /// The bytes it owns, as the allocator counts them.
+    /// Returns the bytes it owns, as the allocator counts them.
     pub fn allocated_bytes(&self) -> usize {
         match &self.repr {
             Repr::Packed(packed) => packed.allocated_bytes(),
@@ -63,7 +63,7 @@ impl List {
         }
     }
 
-    /// The name of its encoding that OBJECT ENCODING replies with.
+    /// Returns the name of its encoding for OBJECT ENCODING.
     pub fn encoding(&self) -> &'static str {
         match &self.repr {
             Repr::Packed(_) => "listpack",
@@ -71,7 +71,7 @@ impl List {
         }
     }
 
-    /// The element number `index`.
+    /// Returns the element number `index`.
     pub fn get(&self, index: usize) -> Option<Element<'_>> {
         if index >= self.len() {
             return None;
@@ -82,7 +82,7 @@ impl List {
         })
     }
 
-    /// The elements from number `index` on.
+    /// Returns the elements from number `index` on.
     pub fn iter_from(&self, index: usize) -> Iter<'_> {
         match &self.repr {
             Repr::Packed(packed) => Iter::of_packed(packed, index),
@@ -90,12 +90,12 @@ impl List {
         }
     }
 
-    /// All elements.
+    /// Returns all elements.
     pub fn iter(&self) -> Iter<'_> {
         self.iter_from(0)
     }
 
-    /// The elements before number `index`, the nearest one first.
+    /// Returns the elements before number `index`, the nearest one first.
     pub fn rev_iter_from(&self, index: usize) -> RevIter<'_> {
         match &self.repr {
             Repr::Packed(packed) => RevIter::of_packed(packed, index),
@@ -103,8 +103,8 @@ impl List {
         }
     }
 
-    /// Makes the list large if `elements` more, with this many bytes of text in all, are beyond the
-    /// limits. To add several at once, announce them first.
+    /// Converts the list to the large form if `elements` more, with this many bytes of text in total, would exceed the
+    /// limits. To add several at once, call this first.
     pub fn make_room(&mut self, elements: usize, bytes: usize, limits: ListLimits) {
         if let Repr::Packed(packed) = &mut self.repr {
             let bytes = LISTPACK_FRAME + packed.bytes_len() + bytes;
@@ -115,14 +115,14 @@ impl List {
         }
     }
 
-    /// Makes the list large, whatever it has.
+    /// Converts the list to the large form, whatever its size.
     pub fn become_large(&mut self) {
         if let Repr::Packed(packed) = &mut self.repr {
             self.repr = Repr::Nodes(Box::new(Nodes::of(std::mem::take(packed))));
         }
     }
 
-    /// Puts an element before number `index`, or at the end.
+    /// Inserts an element before number `index`, or at the end.
     pub fn insert<'a>(
         &mut self,
         index: usize,
@@ -137,19 +137,19 @@ impl List {
         }
     }
 
-    /// Puts an element at the beginning.
+    /// Inserts an element at the beginning.
     #[inline]
     pub fn push_front<'a>(&mut self, element: impl Into<Element<'a>>, limits: ListLimits) {
         self.insert(0, element, limits);
     }
 
-    /// Puts an element at the end.
+    /// Appends an element.
     #[inline]
     pub fn push_back<'a>(&mut self, element: impl Into<Element<'a>>, limits: ListLimits) {
         self.insert(self.len(), element, limits);
     }
 
-    /// Puts `element` in the place of number `index`; `false` if there is none.
+    /// Replaces the element number `index`; `false` if there is none.
     pub fn set<'a>(
         &mut self,
         index: usize,
@@ -159,7 +159,7 @@ impl List {
         self.set_visited(index, element, limits, |_| ())
     }
 
-    /// The same; `visit` sees the element that was there before.
+    /// As [`List::set`]; `visit` sees the old element.
     pub fn set_visited<'a>(
         &mut self,
         index: usize,
@@ -184,7 +184,7 @@ impl List {
         true
     }
 
-    /// Removes `count` elements from number `index` on, or those that there are. Returns how many.
+    /// Removes up to `count` elements from number `index` on. Returns the number removed.
     pub fn remove(&mut self, index: usize, count: usize, limits: ListLimits) -> usize {
         let count = count.min(self.len().saturating_sub(index));
         if count == 0 {
@@ -198,10 +198,10 @@ impl List {
         count
     }
 
-    /// Becomes a single block if it is one of at most half the limits.
+    /// Converts to a single block if it is one of at most half the limits.
     fn become_small(&mut self, limits: ListLimits) {
         let Repr::Nodes(nodes) = &mut self.repr else { return };
-        // A list that is being saved stays, since it holds more than its elements.
+        // A list that is being saved stays large, since it holds more than its elements.
         if nodes.snapshot.is_some() {
             return;
         }
@@ -214,9 +214,8 @@ impl List {
         }
     }
 
-    /// How many of the first elements `owner` has seen: as many as it said last, and since then one
-    /// more for each that was put among those, and one less for each of them that was removed. `None`
-    /// if another snapshot has marked the list since, or it is not large.
+    /// Returns how many of the first elements `owner` has seen: the number it noted last, adjusted for insertions and
+    /// removals among those since. `None` if another snapshot has marked the list since, or it is not large.
     pub fn visited_prefix(&self, owner: u64) -> Option<usize> {
         match &self.repr {
             Repr::Packed(_) => None,
@@ -224,8 +223,8 @@ impl List {
         }
     }
 
-    /// The owner of the visited prefix and its length, for [`List::set_visited_prefix`]; `None` if there
-    /// is none.
+    /// Returns the owner of the visited prefix and its length, for [`List::set_visited_prefix`]; `None` if there is
+    /// none.
     pub fn noted_prefix(&self) -> Option<(u64, usize)> {
         match &self.repr {
             Repr::Packed(_) => None,
@@ -233,15 +232,15 @@ impl List {
         }
     }
 
-    /// Notes that `owner`, which is not 0, has seen the first `len` elements; `false` if the list is not
-    /// large, for a small one has no room to note it.
+    /// Notes that `owner`, which is not 0, has seen the first `len` elements; `false` if the list is not large, since
+    /// a small one has no room for the note.
     pub fn set_visited_prefix(&self, owner: u64, len: usize) -> bool {
         let Repr::Nodes(nodes) = &self.repr else { return false };
         nodes.visited_prefix().set(owner, len);
         true
     }
 
-    /// A copy.
+    /// Returns a copy.
     pub fn duplicate(&self) -> Self {
         let repr = match &self.repr {
             Repr::Packed(packed) => Repr::Packed(packed.duplicate()),
@@ -250,9 +249,9 @@ impl List {
         Self { repr }
     }
 
-    /// Shows elements as they were when the snapshot began, each in one slice, in their order. `visit`
-    /// says how many bytes it makes of one, and a slice ends when these are `bytes_max`, or somewhat
-    /// more. After the last slice the snapshot is over.
+    /// Visits elements as they were when the snapshot began, each in one slice, in their order. `visit` returns the
+    /// bytes it produced for one, and a slice ends once these reach `bytes_max`. After the last slice the snapshot is
+    /// over.
     pub fn snapshot_slice(
         &mut self,
         bytes_max: usize,
@@ -282,9 +281,9 @@ impl List {
     #[inline]
     pub unsafe fn from_raw(form: Form, pointer: NonNull<u8>) -> Self {
         let repr = match form {
-            // SAFETY: with this form the pointer comes from `Packed::into_raw`, by the caller's promise.
+            // SAFETY: the caller guarantees that with this form the pointer is from `Packed::into_raw`.
             Form::ListPacked => Repr::Packed(unsafe { Packed::from_raw(pointer) }),
-            // SAFETY: with the other form of lists it comes from a box of nodes.
+            // SAFETY: with the other form of lists it is from a box of nodes.
             _ => Repr::Nodes(unsafe { Box::from_raw(pointer.cast().as_ptr()) }),
         };
         Self { repr }

@@ -1,16 +1,16 @@
 //! A large list: blocks of elements in groups.
 //!
 //! A node is a [`Packed`] of up to a few kilobytes with its element count, a group an array of up to
-//! [`GROUP_NODES_MAX`] nodes with their element count, and the list a deque of groups. An index is found by
-//! adding up counts from the nearer end, first of groups, then of nodes in one group, and then walking through
-//! one block. Ten million short elements make at worst some hundred groups; a tree would save little and cost
-//! memory and code. Nothing moved as a whole is larger than a group (2 KiB), a block, or the deque of groups.
+//! [`GROUP_NODES_MAX`] nodes with their element count, and the list a deque of groups. An index is found by adding up
+//! counts from the nearer end, first of groups, then of nodes in one group, and then walking through one block. Ten
+//! million short elements make at worst some hundred groups; a tree would save little and cost memory and code.
+//! Nothing moved as a whole is larger than a group (2 KiB), a block, or the deque of groups.
 //!
-//! The first node is kept small where elements come and go at the beginning, see `head`.
+//! The first node is kept small if elements come and go at the beginning, see `head`.
 //!
 //! **Invariants:**
 //! - No node and no group is empty; element counts are the sums of those below.
-//! - `bytes` is what all blocks, groups and the deque have allocated.
+//! - `bytes` is the sum of the allocations of all blocks, groups and the deque.
 //! - A node is within the limits, or has a single element, or was made under other limits.
 
 use std::collections::VecDeque;
@@ -21,7 +21,7 @@ use crate::limits::ListLimits;
 use crate::packed::{Element, Packed, Position};
 use crate::size_class;
 
-/// Nodes of a group at most. Shifting half of them for a new node costs less than the node.
+/// Maximum nodes of a group. Shifting half of them for a new node costs less than the node.
 const GROUP_NODES_MAX: usize = 128;
 
 /// Overhead of a block: a full one then fits a size class exactly.
@@ -33,7 +33,7 @@ pub(super) struct Nodes {
     len: usize,
     bytes: usize,
     visited_prefix: VisitedPrefix,
-    /// While it is being saved.
+    /// Set while the list is being saved.
     pub(super) snapshot: Option<Box<ListSnapshot>>,
 }
 
@@ -46,24 +46,24 @@ struct Group {
 #[derive(Debug)]
 struct Node {
     block: Packed,
-    /// Beside the block, so that looking for an index touches no other memory.
+    /// Element count, stored next to the block, so that finding an index reads no other memory.
     len: u32,
 }
 
-/// How many of the first elements a snapshot has seen, and which. Atomic, since that is set by readers; who
-/// edits holds the list alone.
+/// Number of first elements that a snapshot has seen, and its identity. Atomic, since readers set it; a thread that
+/// edits holds the list exclusively.
 #[derive(Debug, Default)]
 pub(super) struct VisitedPrefix {
     owner: AtomicU64,
     len: AtomicUsize,
 }
 
-/// Where an element is.
+/// Position of an element.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct ListPosition {
     group: usize,
     node: usize,
-    /// The number of the element in its block.
+    /// Index of the element in its block.
     pub(super) offset: usize,
 }
 
@@ -75,7 +75,7 @@ enum End {
 }
 
 impl End {
-    /// The element of a block that is nearest to this end.
+    /// Returns the element of a block that is nearest to this end.
     #[inline]
     fn of_block(self, block: &Packed) -> Position {
         match self {
@@ -86,7 +86,7 @@ impl End {
 }
 
 impl VisitedPrefix {
-    /// Owner and length, if anybody has noted any.
+    /// Returns owner and length, if they were set.
     pub(super) fn noted(&self) -> Option<(u64, usize)> {
         let owner = self.owner.load(Relaxed);
         (owner != 0).then(|| (owner, self.len.load(Relaxed)))
@@ -125,7 +125,7 @@ impl Group {
         Self { nodes, len }
     }
 
-    /// Bytes of the array of nodes.
+    /// Returns the bytes of the array of nodes.
     fn array_bytes(&self) -> usize {
         array_bytes::<Node>(self.nodes.capacity())
     }
@@ -139,8 +139,8 @@ fn array_bytes<T>(capacity: usize) -> usize {
     if capacity == 0 { 0 } else { size_class(capacity * size_of::<T>()) }
 }
 
-/// The first of `lens` that contains number `index`, and which number it is there. Adds up from the
-/// end that is nearer, where `len` is the sum of all. An `index` of `len` is behind the last element.
+/// Returns which of `lens` contains number `index`, and its number there. Adds up from the nearer end; `len` is the
+/// sum of all. An `index` of `len` is after the last element.
 fn find(
     mut lens: impl DoubleEndedIterator<Item = usize> + ExactSizeIterator,
     len: usize,
@@ -169,7 +169,7 @@ fn find(
 }
 
 impl Nodes {
-    /// The list of the elements of one block.
+    /// Creates a list from the elements of one block.
     pub(super) fn of(block: Packed) -> Self {
         let mut nodes = Self {
             groups: VecDeque::new(),
@@ -198,7 +198,7 @@ impl Nodes {
         &self.visited_prefix
     }
 
-    /// The block, if it is the only one.
+    /// Returns the block, if it is the only one.
     pub(super) fn single(&self) -> Option<&Packed> {
         match self.groups.front() {
             Some(group) if self.groups.len() == 1 && group.nodes.len() == 1 => {
@@ -213,7 +213,7 @@ impl Nodes {
         self.groups.pop_front()?.nodes.pop().map(|node| node.block)
     }
 
-    /// Where element number `index` is; `len` is behind the last one.
+    /// Returns the position of element number `index`; `len` is after the last one.
     ///
     /// # Panics
     ///
@@ -226,7 +226,7 @@ impl Nodes {
         ListPosition { group, node, offset }
     }
 
-    /// Where element number `index` is; `None` at the end.
+    /// Returns the position of element number `index`; `None` at the end.
     pub(super) fn position(&self, index: usize) -> Option<ListPosition> {
         (index < self.len).then(|| self.find(index))
     }
@@ -235,7 +235,7 @@ impl Nodes {
         &self.groups[at.group].nodes[at.node].block
     }
 
-    /// The position of the first element of the next block.
+    /// Returns the position of the first element of the next block.
     pub(super) fn next(&self, at: ListPosition) -> Option<ListPosition> {
         if at.node + 1 < self.groups[at.group].nodes.len() {
             return Some(ListPosition { node: at.node + 1, offset: 0, ..at });
@@ -247,7 +247,7 @@ impl Nodes {
         })
     }
 
-    /// The position behind the last element of the block before.
+    /// Returns the position after the last element of the block before.
     pub(super) fn prev(&self, at: ListPosition) -> Option<ListPosition> {
         let (group, node) = match at.node.checked_sub(1) {
             Some(node) => (at.group, node),
@@ -270,7 +270,7 @@ impl Nodes {
         block.get(block.seek(at.offset))
     }
 
-    /// The end that element number `index` is at, if it is at one.
+    /// Returns the end of the list that element number `index` is at, if any.
     #[inline]
     fn end_of(&self, index: usize) -> Option<End> {
         match index {
@@ -280,7 +280,7 @@ impl Nodes {
         }
     }
 
-    /// The group and the node at an end.
+    /// Returns the group and the node at an end.
     ///
     /// # Panics
     ///
@@ -302,7 +302,7 @@ impl Nodes {
         &self.groups[group].nodes[node]
     }
 
-    /// Changes a block, and keeps the numbers right.
+    /// Changes a block, and updates the counts.
     #[inline]
     pub(super) fn change<R>(
         &mut self,
@@ -320,7 +320,7 @@ impl Nodes {
         result
     }
 
-    /// Puts an element before number `index`, or at the end.
+    /// Inserts an element before number `index`, or at the end.
     pub(super) fn insert(&mut self, index: usize, element: Element<'_>, limits: ListLimits) {
         self.visited_prefix.inserted(index);
         if self.snapshot.is_some() {
@@ -347,13 +347,13 @@ impl Nodes {
         self.change(at, |block| block.insert_within(block.end(), element, bytes_max))
     }
 
-    /// The position of the first element.
+    /// Returns the position of the first element.
     #[inline]
     pub(super) fn first(&self) -> Option<ListPosition> {
         (self.len > 0).then(|| self.position_at(End::Front))
     }
 
-    /// Puts a block before all others.
+    /// Inserts a block before all others.
     pub(super) fn insert_first(&mut self, block: Packed) {
         if self.groups.is_empty() {
             *self = Self { snapshot: self.snapshot.take(), ..Self::of(block) };
@@ -405,8 +405,7 @@ impl Nodes {
             && block.len() < limits.entries_max
     }
 
-    /// Makes a border between two nodes at `at`, and returns where a node goes that is to be between
-    /// them.
+    /// Splits the node at `at`, and returns the position for a node between the two halves.
     fn split(&mut self, at: ListPosition) -> ListPosition {
         if at.offset == 0 {
             return at;
@@ -419,8 +418,7 @@ impl Nodes {
         behind
     }
 
-    /// Puts a node before the one at `at`, which may be behind the last one of its group, and returns
-    /// where it is then.
+    /// Inserts a node before the one at `at`, which may be after the last one of its group. Returns its position.
     fn insert_node(&mut self, at: ListPosition, block: Packed) -> ListPosition {
         let at = self.make_node_room(at);
         let node = Node::new(block);
@@ -434,9 +432,8 @@ impl Nodes {
         at
     }
 
-    /// Makes sure that the group of `at` is not full, and returns where `at` is then. A full group is cut
-    /// in two there if that is at one of its ends, as it is when a list grows, and in the middle
-    /// otherwise.
+    /// Makes sure that the group of `at` is not full, and returns the new position of `at`. A full group is split at
+    /// `at` if that is at one of its ends, as when a list grows, and otherwise in the middle.
     fn make_node_room(&mut self, at: ListPosition) -> ListPosition {
         let nodes = &mut self.groups[at.group].nodes;
         if nodes.len() < GROUP_NODES_MAX {
@@ -458,7 +455,7 @@ impl Nodes {
         if at.node <= half { at } else { ListPosition { node: at.node - half, ..first } }
     }
 
-    /// Puts a group, whose nodes are accounted for, before number `at`.
+    /// Inserts a group, whose nodes are counted already, before number `at`.
     fn insert_group(&mut self, at: usize, group: Group) {
         self.bytes += group.array_bytes();
         self.bytes -= self.deque_bytes();
@@ -470,8 +467,7 @@ impl Nodes {
         array_bytes::<Group>(self.groups.capacity())
     }
 
-    /// Puts `element` in the place of number `index`, which there is.
-    /// Puts an element in the place of number `index`, which `visit` sees.
+    /// Replaces the existing element number `index`, which `visit` sees.
     pub(super) fn set(
         &mut self,
         index: usize,
@@ -520,8 +516,8 @@ impl Nodes {
         }
     }
 
-    /// Removes the element at an end. Only the two outer blocks get sparse by that, so that there is
-    /// nothing to join as long as there are others.
+    /// Removes the element at an end. Only the first or last block becomes sparse by that, so there is nothing to join
+    /// while there are others.
     fn pop(&mut self, end: End, limits: ListLimits) {
         let is_long = self.groups.len() > 1 || self.groups[0].nodes.len() > 2;
         if end == End::Front && is_long {
@@ -533,13 +529,13 @@ impl Nodes {
         } else {
             self.remove_nodes(at, 1, drop);
         }
-        // The last two are what may become a small list again.
+        // The last two nodes may become a small list again.
         if self.groups.len() == 1 && self.groups[0].nodes.len() == 2 {
             self.merge_around(0, limits);
         }
     }
 
-    /// Removes elements, and keeps them in `kept` if there is one.
+    /// Removes elements, and moves them to `kept` if it is given.
     fn take(&mut self, index: usize, count: usize, mut kept: Option<&mut Taken>) {
         let mut left = count;
         while left > 0 {
@@ -566,8 +562,8 @@ impl Nodes {
         }
     }
 
-    /// Removes the nodes from `at` to the end of their group that have `left` elements at most, gives
-    /// their blocks away, and returns how many elements those had.
+    /// Removes the nodes from `at` to the end of their group that together have at most `left` elements, passes their
+    /// blocks to `give`, and returns their number of elements.
     fn remove_nodes(&mut self, at: ListPosition, left: usize, give: impl FnMut(Packed)) -> usize {
         let group = &mut self.groups[at.group];
         let (mut end, mut removed) = (at.node, 0);
@@ -605,7 +601,7 @@ impl Nodes {
         }
     }
 
-    /// Removes a group whose nodes are gone.
+    /// Removes an empty group.
     fn remove_group(&mut self, at: usize) {
         self.bytes -= self.deque_bytes();
         if let Some(group) = self.groups.remove(at) {
@@ -617,13 +613,12 @@ impl Nodes {
         self.bytes += self.deque_bytes();
     }
 
-    /// Joins the node of number `index` with its neighbours, where both together are within half the
-    /// limits. So a list that lost most of its elements here and there does not keep nearly empty
-    /// blocks.
+    /// Joins the node of number `index` with its neighbours if both together are within half the limits. So a list
+    /// that lost most of its elements in many places does not keep nearly empty blocks.
     fn merge_around(&mut self, index: usize, limits: ListLimits) {
         let Some(last) = self.len.checked_sub(1) else { return };
         let at = self.find(index.min(last));
-        // The one behind first: `at` then still is where it was.
+        // The next node first: that keeps `at` valid.
         if let Some(next) = self.next(at) {
             self.merge(at, next, limits);
         }
@@ -655,14 +650,14 @@ impl Nodes {
         copy
     }
 
-    /// What `bytes` has to be.
+    /// Returns the expected value of `bytes`.
     pub(super) fn counted_bytes(&self) -> usize {
         let groups = self.groups.iter();
         self.deque_bytes()
             + groups.map(|group| group.array_bytes() + group.block_bytes()).sum::<usize>()
     }
 
-    /// Fails if an invariant does not hold.
+    /// Panics if an invariant does not hold.
     #[cfg(test)]
     pub(super) fn check(&self) {
         assert_eq!(self.bytes, self.counted_bytes());

@@ -1,16 +1,16 @@
-//! Saving a large list as of one moment, while it keeps changing.
+//! Saves a large list as of one moment, while it keeps changing.
 //!
-//! Elements have no identity, so the list is tracked as runs: how many elements are unchanged, how many were
-//! inserted since, and the removed ones, in blocks. A push at either end only counts, a pop keeps the element,
-//! and blocks removed whole, as by LTRIM, are kept without copying. The snapshot takes from the front.
+//! Elements have no identity, so the list is tracked as runs. A run has the number of unchanged elements, the number
+//! inserted since, and the removed elements, in blocks. A push at either end only counts, a pop keeps the element, and
+//! blocks removed whole, as by LTRIM, are kept without copying. The snapshot takes from the front.
 //!
-//! A change in the middle splits a run. When there are many runs, a change copies whole spans of elements
-//! instead, so that finding a run stays fast.
+//! A change in the middle splits a run. When there are many runs, a change copies whole spans of elements instead, so
+//! that finding a run stays fast.
 //!
 //! Invariants:
 //! - The runs in order, in each first the inserted and then the unchanged elements, are the list.
-//! - The runs in order, in each first the removed and then the unchanged elements, are what remains to be saved
-//!   of the original list.
+//! - The runs in order, in each first the removed and then the unchanged elements, are the rest of the original list
+//!   that is still to be saved.
 //! - Every run but the last has unchanged elements.
 
 use std::collections::VecDeque;
@@ -21,24 +21,24 @@ use super::nodes::Nodes;
 use crate::incremental_snapshot::{SnapshotProgress, SnapshotTag};
 use crate::packed::{Element, Packed};
 
-/// With more runs than this, changes in the middle copy spans. A change looks through half of them,
-/// which takes some microseconds.
+/// Number of runs above which changes in the middle copy spans. A change scans half of the runs, which takes some
+/// microseconds.
 const RUNS_MAX: usize = if cfg!(test) { 8 } else { 4096 };
 
-/// A list is cut in so many spans, which so are some ten thousand elements of ten millions.
+/// Number of spans that a list is divided into: with ten million elements, a span has about ten thousand.
 const SPANS: usize = 1024;
 
-/// Spans of less elements would cut the list in more runs than there may be anyway.
+/// Minimum elements of a span. Shorter spans would split the list into more runs than allowed anyway.
 const SPAN_LEN_MIN: usize = if cfg!(test) { 4 } else { 64 };
 
-/// Blocks of what has gone are filled up to this many bytes.
+/// Blocks of removed elements are filled up to this many bytes.
 const BLOCK_BYTES: usize = 4096;
 
 #[derive(Debug)]
 pub(super) struct ListSnapshot {
     pub(super) tag: SnapshotTag,
     runs: VecDeque<Run>,
-    /// What the blocks of all runs take.
+    /// Memory of the blocks of all runs.
     gone_bytes: usize,
 }
 
@@ -61,8 +61,8 @@ impl ListSnapshot {
         Self { tag, runs, gone_bytes: 0 }
     }
 
-    /// The run that has element number `index`, and which number it has there. An index at a border
-    /// belongs to the run behind it, and that at the end to the last run.
+    /// Returns the run of element number `index`, and its number there. An index at a border belongs to the later run,
+    /// and the end to the last run.
     fn find(&self, index: usize, len: usize) -> (usize, usize) {
         let last = self.runs.len() - 1;
         if index < len / 2 {
@@ -85,7 +85,7 @@ impl ListSnapshot {
         unreachable!("the runs are the list")
     }
 
-    /// `count` elements have come before number `index` of a list that had `len`.
+    /// Notes that `count` elements were inserted before number `index` of a list that had `len`.
     fn inserted(&mut self, index: usize, count: usize, len: usize) {
         let (at, offset) = self.find(index, len);
         let run = &mut self.runs[at];
@@ -99,7 +99,7 @@ impl ListSnapshot {
         self.count();
     }
 
-    /// The elements in `taken` have gone, from number `index` on, of a list that had `len`.
+    /// Notes that the elements in `taken` were removed, from number `index` on, of a list that had `len`.
     fn removed(&mut self, index: usize, mut taken: Taken, mut len: usize) {
         while taken.len > 0 {
             let (at, offset) = self.find(index, len);
@@ -120,7 +120,7 @@ impl ListSnapshot {
         self.count();
     }
 
-    /// `count` elements of a run have gone that were there, behind `before` others.
+    /// Notes that `count` present elements of a run were removed, after `before` others.
     fn remove_there(&mut self, at: usize, before: usize, count: usize, taken: &mut Taken) {
         let mut at = at;
         if before > 0 {
@@ -135,7 +135,7 @@ impl ListSnapshot {
         self.join(at);
     }
 
-    /// Joins a run with the next one if nothing of it is there any more.
+    /// Joins a run with the next one if none of its unchanged elements are left.
     fn join(&mut self, at: usize) {
         if self.runs[at].there > 0 || at + 1 == self.runs.len() {
             return;
@@ -147,8 +147,8 @@ impl ListSnapshot {
         join_blocks(&mut run.gone, behind.gone, gone_bytes);
     }
 
-    /// The span around element number `index` that is to be copied before that changes, if there are
-    /// so many runs that another one is too much.
+    /// Returns the span around element number `index` to be copied before it changes, if there are too many runs for
+    /// another split.
     fn span(&self, index: usize, len: usize) -> Option<Range<usize>> {
         if self.runs.len() < RUNS_MAX {
             return None;
@@ -174,7 +174,7 @@ impl ListSnapshot {
     }
 }
 
-/// Adds a block behind others, or its elements to the last of them.
+/// Appends a block, or adds its elements to the last block.
 fn push(blocks: &mut VecDeque<Packed>, block: Packed, bytes: &mut usize) {
     match blocks.back_mut() {
         Some(last) if last.bytes_len() + block.bytes_len() <= BLOCK_BYTES => {
@@ -189,7 +189,7 @@ fn push(blocks: &mut VecDeque<Packed>, block: Packed, bytes: &mut usize) {
     }
 }
 
-/// Adds blocks behind others. Moves the fewer ones: after an LTRIM there may be ten thousands at one end,
+/// Appends blocks. Moves the shorter sequence: after an LTRIM there may be tens of thousands of blocks at one end,
 /// where elements are popped one by one.
 fn join_blocks(blocks: &mut VecDeque<Packed>, mut behind: VecDeque<Packed>, bytes: &mut usize) {
     if let Some(first) = behind.pop_front() {
@@ -217,7 +217,7 @@ impl Taken {
         self.blocks.push_back(block);
     }
 
-    /// Gives the first `count` elements away.
+    /// Passes the first `count` elements to `give`.
     fn take(&mut self, count: usize, mut give: impl FnMut(Packed)) {
         let mut left = count;
         while left > 0
@@ -236,7 +236,7 @@ impl Taken {
     }
 }
 
-/// A copy of some elements, in blocks of bounded size.
+/// Copies some elements into blocks of bounded size.
 fn copy_of<'a>(elements: impl Iterator<Item = Element<'a>>) -> Taken {
     let (mut taken, mut block) = (Taken::default(), Packed::new());
     for element in elements {
@@ -287,7 +287,7 @@ impl Nodes {
         SnapshotProgress::Slice
     }
 
-    /// To be called before an element is put before number `index`.
+    /// Must be called before an element is inserted before number `index`.
     #[cold]
     pub(super) fn save_before_insert(&mut self, index: usize) {
         self.copy_span(index);
@@ -297,13 +297,13 @@ impl Nodes {
         }
     }
 
-    /// To be called before another element takes the place of number `index`.
+    /// Must be called before element number `index` is replaced.
     #[cold]
     pub(super) fn save_before_set(&mut self, index: usize) {
         self.save_copy(index..index + 1);
     }
 
-    /// To be called with elements that were taken out from number `index` on.
+    /// Must be called with elements that were removed from number `index` on.
     #[cold]
     pub(super) fn save_removed(&mut self, index: usize, taken: Taken) {
         let len = self.len() + taken.len;
@@ -312,7 +312,7 @@ impl Nodes {
         }
     }
 
-    /// Copies the span around an element that is about to change, if that is better than to cut it.
+    /// Copies the span around an element that is about to change, if that is better than splitting a run.
     pub(super) fn copy_span(&mut self, index: usize) {
         let span = self.snapshot.as_ref().and_then(|snapshot| snapshot.span(index, self.len()));
         if let Some(span) = span {
@@ -320,7 +320,7 @@ impl Nodes {
         }
     }
 
-    /// Copies some elements, as if they had gone and come again.
+    /// Copies some elements, as if they had been removed and inserted again.
     fn save_copy(&mut self, range: Range<usize>) {
         let Some(mut snapshot) = self.snapshot.take() else { return };
         let len = self.len();
@@ -330,7 +330,7 @@ impl Nodes {
         self.snapshot = Some(snapshot);
     }
 
-    /// A copy of one element.
+    /// Returns a copy of one element.
     pub(super) fn copy_of(&self, index: usize) -> Taken {
         copy_of(std::iter::once(self.get(index)))
     }
@@ -370,7 +370,7 @@ mod tests {
     struct World {
         list: List,
         limits: ListLimits,
-        /// What the list is.
+        /// Expected content of the list.
         model: Vec<String>,
         saved: Vec<String>,
         next: usize,
@@ -455,7 +455,7 @@ mod tests {
             prop_assert_eq!(world.list.snapshot_id(), None);
         }
 
-        /// However many changes there are, there are not many runs.
+        /// However many changes there are, the number of runs stays bounded.
         #[test]
         fn runs_stay_few(indices in vec(0usize..10_000, 60)) {
             let mut world = World::new(300, 30);

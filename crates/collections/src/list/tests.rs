@@ -4,7 +4,7 @@ use tierce_harness::effort;
 
 use super::*;
 
-/// An edit of a list; indices are taken modulo what there is.
+/// An edit of a list; indices are taken modulo the length.
 #[derive(Debug, Clone)]
 enum Edit {
     PushFront(Vec<u8>, usize),
@@ -99,7 +99,7 @@ fn check(list: &List, model: &[Vec<u8>], limits: ListLimits) {
     if let Repr::Nodes(nodes) = &list.repr {
         nodes.check();
     } else {
-        // What frames the last element is not foreseen, as in Redis.
+        // The overhead of the last element is not counted in advance, as in Redis.
         let bytes = model.iter().map(Packed::bytes_of).sum::<usize>();
         assert!(LISTPACK_FRAME + bytes <= limits.bytes_max + 3);
         assert!(model.len() <= limits.entries_max);
@@ -173,7 +173,7 @@ fn a_queue_that_runs_empty_at_either_end_becomes_small() {
     }
 }
 
-/// Each push and pop at the beginning moves a small block, and no large one stays half empty for that.
+/// Each push and pop at the beginning moves a small block, and no large block stays half empty.
 #[test]
 #[cfg_attr(miri, ignore = "many elements; smaller ones are above")]
 fn the_head_of_a_stack_is_small_and_what_is_behind_it_dense() {
@@ -252,7 +252,7 @@ fn memory_of_a_million_elements() {
     for number in 0..1_000_000i64 {
         list.push_back(&format!("{number:08x}").into_bytes(), LIMITS);
     }
-    // Ten or less bytes of each element, and the last step of a size class unused at most.
+    // At most ten bytes per element, and the unused last step of a size class.
     assert!(list.allocated_bytes() < 10_100_000, "{}", list.allocated_bytes());
     let Repr::Nodes(nodes) = &list.repr else { panic!("a small list") };
     nodes.check();

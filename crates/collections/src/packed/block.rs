@@ -11,7 +11,7 @@ use std::ptr::{self, NonNull};
 
 use crate::size_class;
 
-/// What is before the elements.
+/// Header before the elements.
 #[repr(C, align(8))]
 struct Header {
     /// Bytes of the elements.
@@ -23,10 +23,10 @@ struct Header {
 const HEADER_LEN: usize = size_of::<Header>();
 const CLASS_BITS: u32 = 8;
 
-/// The most elements a block has room for.
+/// Maximum number of elements of a block.
 pub const COUNT_MAX: usize = (1 << (32 - CLASS_BITS)) - 1;
 
-/// The most bytes of elements: what the largest class below the reach of `used` can hold.
+/// Maximum bytes of elements: the capacity of the largest class that `used` can express.
 pub const USED_MAX: usize = class_bytes(CLASS_MAX) - HEADER_LEN;
 
 /// The class of 3.5 GiB.
@@ -35,7 +35,7 @@ const CLASS_MAX: u8 = 8 + 4 * 24 + 3;
 /// Blocks without elements need no allocation.
 static EMPTY: Header = Header { used: 0, count_and_class: 0 };
 
-/// The number of a size class: 1 for 16 bytes.
+/// Returns the number of a size class: 1 for 16 bytes.
 fn class_of(bytes: usize) -> u8 {
     let bytes = size_class(bytes);
     if bytes <= 128 {
@@ -46,7 +46,7 @@ fn class_of(bytes: usize) -> u8 {
     8 + 4 * (top - 7) as u8 + steps as u8
 }
 
-/// The bytes of an allocation of size class number `class`, the inverse of `class_of`; 0 for 0.
+/// Returns the bytes of an allocation of size class number `class`, the inverse of `class_of`; 0 for 0.
 const fn class_bytes(class: u8) -> usize {
     if class <= 8 {
         return class as usize * 16;
@@ -55,7 +55,7 @@ const fn class_bytes(class: u8) -> usize {
     (128usize << doublings) + ((32usize << doublings) * steps as usize)
 }
 
-/// See the head of the file.
+/// An allocation with header and elements; see the head of this file.
 pub struct Block {
     header: NonNull<Header>,
 }
@@ -66,7 +66,7 @@ unsafe impl Send for Block {}
 unsafe impl Sync for Block {}
 
 impl Block {
-    /// One without elements and without an allocation.
+    /// Creates a block without elements and without an allocation.
     #[inline]
     pub const fn new() -> Self {
         Self { header: NonNull::from_ref(&EMPTY) }
@@ -78,7 +78,7 @@ impl Block {
         unsafe { self.header.as_ref() }
     }
 
-    /// Number of elements.
+    /// Returns the number of elements.
     #[inline]
     pub fn count(&self) -> usize {
         (self.header().count_and_class >> CLASS_BITS) as usize
@@ -89,19 +89,19 @@ impl Block {
         self.header().count_and_class as u8
     }
 
-    /// The bytes of the allocation.
+    /// Returns the bytes of the allocation.
     #[inline]
     pub fn allocated_bytes(&self) -> usize {
         class_bytes(self.class())
     }
 
-    /// Bytes of the elements.
+    /// Returns the bytes of the elements.
     #[inline]
     pub fn used(&self) -> usize {
         self.header().used as usize
     }
 
-    /// The bytes of the elements.
+    /// Returns the bytes of the elements.
     #[inline]
     pub fn bytes(&self) -> &[u8] {
         // SAFETY: `used` bytes behind the header are initialized, and the borrow keeps them so.
@@ -110,11 +110,11 @@ impl Block {
 
     #[inline]
     fn first_byte(&self) -> *mut u8 {
-        // SAFETY: the header is whole, so the address behind it is within or at the end of it all.
+        // SAFETY: the header is complete, so the address after it is within or at the end of the allocation.
         unsafe { self.header.as_ptr().add(1).cast() }
     }
 
-    /// Writes the header. The caller has made `used` bytes initialized, and the block is allocated.
+    /// Writes the header. The caller has initialized `used` bytes, and the block is allocated.
     #[inline]
     fn set_header(&mut self, used: usize, count: usize, class: u8) {
         debug_assert!(used + HEADER_LEN <= class_bytes(class) && count <= COUNT_MAX);
@@ -123,14 +123,14 @@ impl Block {
         unsafe { self.header.as_ptr().write(Header { used: used as u32, count_and_class }) };
     }
 
-    /// Makes room for `used` bytes in all.
+    /// Reserves room for `used` bytes in total.
     pub fn reserve(&mut self, used: usize) {
         if used + HEADER_LEN > self.allocated_bytes() && used > 0 {
             self.resize(used);
         }
     }
 
-    /// Moves to an allocation of the class for `used` bytes, which the elements fit into.
+    /// Moves to an allocation of the class for `used` bytes, which the elements fit in.
     ///
     /// # Panics
     ///
@@ -152,8 +152,7 @@ impl Block {
         self.set_header(used, count, class);
     }
 
-    /// Puts `parts` in the place of the `removed` bytes from `at` on; `count` is the number of elements
-    /// that there are then.
+    /// Replaces the `removed` bytes from `at` on by `parts`; `count` is the new number of elements.
     ///
     /// # Panics
     ///
@@ -168,9 +167,9 @@ impl Block {
         if self.class() == 0 {
             return;
         }
-        // SAFETY: there is room for `used_then` bytes now, so the bytes behind the removed ones, which
-        // end at `used`, fit where they move to, and the parts into the gap of `added` bytes before
-        // them. The parts are borrowed from elsewhere, as `self` is borrowed mutably.
+        // SAFETY: there is room for `used_then` bytes now. So the bytes after the removed ones, which end at `used`,
+        // fit in their new place, and the parts fit in the gap of `added` bytes before them. The parts are borrowed
+        // from elsewhere, as `self` is borrowed mutably.
         unsafe {
             let gap = self.first_byte().add(at);
             let behind = used - at - removed;
@@ -179,7 +178,7 @@ impl Block {
             }
             let mut to = gap;
             for part in parts {
-                // A call for each part costs more than copying it: two parts are usually one byte.
+                // A call per part costs more than copying it: two parts are usually one byte.
                 match part {
                     [] => {}
                     [byte] => to.write(*byte),
@@ -194,8 +193,8 @@ impl Block {
         }
     }
 
-    /// Gives memory back when half of it is unused. Not earlier, or a queue whose length goes up and
-    /// down by one at the border of two classes would be moved each time.
+    /// Frees memory when half of it is unused. An earlier limit would move a queue whose length alternates at the
+    /// border of two classes each time.
     #[inline]
     fn shrink(&mut self) {
         if self.used() + HEADER_LEN <= self.allocated_bytes() / 2 {
@@ -203,7 +202,7 @@ impl Block {
         }
     }
 
-    /// Gives all memory back that the elements do not need.
+    /// Frees all memory that the elements do not need.
     pub fn shrink_to_fit(&mut self) {
         if self.used() == 0 {
             *self = Self::new();
@@ -212,7 +211,7 @@ impl Block {
         }
     }
 
-    /// Gives the block away as its pointer.
+    /// Converts the block into its pointer.
     #[inline]
     pub fn into_raw(self) -> NonNull<u8> {
         let pointer = self.header.cast();
@@ -220,7 +219,7 @@ impl Block {
         pointer
     }
 
-    /// Takes back what `into_raw` gave away.
+    /// Converts the result of `into_raw` back.
     ///
     /// # Safety
     ///

@@ -2,20 +2,21 @@
 
 use crate::text_int::{IntText, int_text_len, parse_int};
 
-/// An element: a byte string, which may be kept as the integer whose canonical decimal text it is.
+/// An element: a byte string, which may be stored as the integer whose canonical decimal text it
+/// is.
 ///
-/// Two elements are equal if their bytes are, however they are kept.
+/// Two elements are equal if their bytes are, however they are stored.
 #[derive(Debug, Clone, Copy)]
 pub enum Element<'a> {
     /// The bytes themselves.
     Bytes(&'a [u8]),
-    /// The integer whose text the bytes are.
+    /// The integer with the bytes as its text.
     Int(i64),
 }
 
 impl<'a> Element<'a> {
-    /// The form that a packed collection keeps `bytes` in: as an integer where that gives the same
-    /// text back.
+    /// Returns `bytes` in the form that a packed collection stores: as an integer if that restores
+    /// the same text.
     #[inline]
     pub fn compact(bytes: &'a [u8]) -> Self {
         match parse_int(bytes) {
@@ -24,7 +25,7 @@ impl<'a> Element<'a> {
         }
     }
 
-    /// The number of bytes of the string.
+    /// Returns the number of bytes of the string.
     #[inline]
     #[expect(clippy::len_without_is_empty, reason = "an empty string is an element like others")]
     pub fn len(&self) -> usize {
@@ -34,7 +35,7 @@ impl<'a> Element<'a> {
         }
     }
 
-    /// The bytes; `scratch` holds those of an integer.
+    /// Returns the bytes; `scratch` holds those of an integer.
     #[inline]
     pub fn bytes<'b>(&self, scratch: &'b mut IntText) -> &'b [u8]
     where
@@ -52,13 +53,13 @@ impl<'a> Element<'a> {
         out.extend_from_slice(self.bytes(&mut IntText::new()));
     }
 
-    /// The bytes as a string of their own.
+    /// Returns the bytes as a string of their own.
     #[inline]
     pub fn to_vec(&self) -> Vec<u8> {
         self.bytes(&mut IntText::new()).to_vec()
     }
 
-    /// The integer whose canonical text the bytes are.
+    /// Returns the integer with the bytes as its canonical text.
     #[inline]
     pub fn to_int(&self) -> Option<i64> {
         match *self {

@@ -59,7 +59,7 @@ impl Short {
     }
 }
 
-/// An element on its way into a block.
+/// An encoded element, to be stored in a block.
 #[derive(Clone, Copy)]
 pub struct Encoded<'a> {
     pub head: Short,
@@ -78,28 +78,28 @@ impl<'a> Encoded<'a> {
         }
     }
 
-    /// Bytes of head and body.
+    /// Returns the bytes of head and body.
     #[inline]
     fn len(&self) -> usize {
         usize::from(self.head.len) + self.body.len()
     }
 
-    /// The bytes behind head and body.
+    /// Returns the bytes after head and body.
     #[inline]
     pub fn tail(&self) -> Short {
         tail(self.len())
     }
 
-    /// Bytes of the whole element.
+    /// Returns the bytes of the whole element.
     #[inline]
     pub fn total(&self) -> usize {
         self.len() + tail_len(self.len())
     }
 
-    /// Whether the element that `bytes` begin with is this one.
+    /// Returns true if `bytes` begin with this element.
     #[inline]
     pub fn begins(&self, bytes: &[u8]) -> bool {
-        // The first byte tells nearly all others apart: it has the length of a short string.
+        // The first byte distinguishes nearly all others: it has the length of a short string.
         bytes.first() == Some(&self.head.bytes[0])
             && bytes
                 .strip_prefix(self.head.as_slice())
@@ -129,8 +129,8 @@ fn int_head(value: i64) -> Short {
     }
 }
 
-/// Bytes that the length at the end takes. Redis steps up one before seven bits are full, from the
-/// third byte on, and so does this.
+/// Returns the bytes of the length at the end. From the third byte on, Redis adds a byte before seven bits are full,
+/// and so does this.
 #[inline]
 fn tail_len(len: usize) -> usize {
     match len {
@@ -153,7 +153,7 @@ fn tail(len: usize) -> Short {
     tail
 }
 
-/// Bytes of the whole element that begins at `at`.
+/// Returns the bytes of the whole element that begins at `at`.
 #[inline]
 pub fn total_at(bytes: &[u8], at: usize) -> usize {
     let first = bytes[at];
@@ -165,7 +165,7 @@ pub fn total_at(bytes: &[u8], at: usize) -> usize {
     len + tail_len(len)
 }
 
-/// Bytes of head and body of an element that is no short string and no small integer.
+/// Returns the bytes of head and body of an element that is no short string and no small integer.
 fn long_len_at(bytes: &[u8], at: usize) -> usize {
     match bytes[at] {
         INT_13_BITS..STRING_12_BITS => 2,
@@ -189,7 +189,7 @@ fn string_32_bits(bytes: &[u8], at: usize) -> usize {
     u32::from_le_bytes([a, b, c, d]) as usize
 }
 
-/// The element that begins at `at`, and the bytes of head and body.
+/// Returns the element that begins at `at`, and the bytes of head and body.
 #[inline]
 pub fn decode_at(bytes: &[u8], at: usize) -> Element<'_> {
     let first = bytes[at];
@@ -206,7 +206,7 @@ pub fn decode_at(bytes: &[u8], at: usize) -> Element<'_> {
 }
 
 fn decode_int(bytes: &[u8]) -> i64 {
-    /// The little-endian integer of `N` bytes behind the tag, with its sign extended.
+    /// Returns the little-endian integer of `N` bytes after the tag, with its sign extended.
     fn signed<const N: usize>(bytes: &[u8]) -> i64 {
         let mut wide = [0; 8];
         wide[8 - N..].copy_from_slice(&bytes[1..=N]);
@@ -224,7 +224,7 @@ fn decode_int(bytes: &[u8]) -> i64 {
     }
 }
 
-/// Where the element begins that ends at `end`.
+/// Returns the start of the element that ends at `end`.
 #[inline]
 pub fn begin_of(bytes: &[u8], end: usize) -> usize {
     let mut at = end - 1;

@@ -8,9 +8,9 @@ use super::{Element, Position};
 /// Elements of a [`Packed`](super::Packed), from either end.
 #[derive(Debug, Clone)]
 pub struct Iter<'a> {
-    /// Ends where this does.
+    /// Ends at the end of the iteration.
     bytes: &'a [u8],
-    /// Where the next element from the front begins.
+    /// Start of the next element from the front.
     front: usize,
 }
 
@@ -20,13 +20,13 @@ impl<'a> Iter<'a> {
         Self { bytes, front }
     }
 
-    /// No elements.
+    /// Creates an empty iterator.
     #[inline]
     pub fn empty() -> Self {
         Self { bytes: &[], front: 0 }
     }
 
-    /// Where the element is that `next` returns.
+    /// Returns the position of the element that `next` returns.
     #[inline]
     pub fn position(&self) -> Position {
         Position::of(self.front)

@@ -1,14 +1,14 @@
 //! Small collections: elements in sequence in one allocation.
 //!
-//! A [`Packed`] is a sequence of byte strings, in 16 to some thousand bytes, behind one pointer. An element of up
-//! to 63 bytes takes two bytes more than its text, an integer two to ten bytes in all. Walking is possible in both
-//! directions from any [`Position`]. All other operations scan, reading memory sequentially, which is why this
-//! is for small collections and for nodes of large ones.
+//! A [`Packed`] is a sequence of byte strings, in 16 to some thousand bytes, behind one pointer. An element of up to
+//! 63 bytes takes two bytes more than its text, an integer two to ten bytes in total. Walking is possible in both
+//! directions from any [`Position`]. All other operations scan, reading memory sequentially, so this is for small
+//! collections and for nodes of large ones.
 //!
 //! Memory grows and shrinks by the allocator's size classes. An empty one has none.
 //!
-//! It does not know what elements mean: a hash alternates fields and values, and passes a `stride` of 2 to
-//! search fields only.
+//! It does not know the meaning of elements: a hash alternates fields and values, and passes a `stride` of 2 to search
+//! fields only.
 
 mod block;
 mod element;
@@ -29,10 +29,10 @@ pub struct Packed {
     block: Block,
 }
 
-/// Where an element begins, or the end, where the next one would.
+/// Start of an element, or the end, where the next one would begin.
 ///
-/// It belongs to the [`Packed`] that it came from, and to that as it is now: an edit makes all
-/// positions at and behind it void. A void position may panic or meet the wrong bytes.
+/// It belongs to the [`Packed`] that it came from, in its current state: an edit invalidates all positions at and
+/// after it. An invalid position may panic or read wrong bytes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Position(u32);
 
@@ -49,93 +49,93 @@ impl Position {
 }
 
 impl Packed {
-    /// The most elements of one.
+    /// Maximum number of elements.
     pub const LEN_MAX: usize = block::COUNT_MAX;
 
-    /// The most bytes of one.
+    /// Maximum number of bytes.
     pub const BYTES_MAX: usize = block::USED_MAX;
 
-    /// One without elements. Allocates nothing.
+    /// Creates an empty one. Allocates nothing.
     #[inline]
     pub const fn new() -> Self {
         Self { block: Block::new() }
     }
 
-    /// One without elements, with room for `bytes` in the sense of [`Packed::bytes_len`].
+    /// Creates an empty one, with room for `bytes` in the sense of [`Packed::bytes_len`].
     pub fn with_capacity(bytes: usize) -> Self {
         let mut block = Block::new();
         block.reserve(bytes);
         Self { block }
     }
 
-    /// Number of elements.
+    /// Returns the number of elements.
     #[inline]
     pub fn len(&self) -> usize {
         self.block.count()
     }
 
-    /// Whether there are no elements.
+    /// Returns true if there are no elements.
     #[inline]
     pub fn is_empty(&self) -> bool {
         self.len() == 0
     }
 
-    /// Bytes of all elements with what frames them.
+    /// Returns the bytes of all elements, including their framing.
     #[inline]
     pub fn bytes_len(&self) -> usize {
         self.block.used()
     }
 
-    /// The same of the elements from `at` on.
+    /// Returns the bytes of the elements from `at` on, including their framing.
     #[inline]
     pub fn bytes_from(&self, at: Position) -> usize {
         self.bytes_len() - at.index()
     }
 
-    /// The bytes it owns, as the allocator counts them.
+    /// Returns the bytes it owns, as the allocator counts them.
     #[inline]
     pub fn allocated_bytes(&self) -> usize {
         self.block.allocated_bytes()
     }
 
-    /// Bytes that `element` would add to [`Packed::bytes_len`].
+    /// Returns the bytes that `element` would add to [`Packed::bytes_len`].
     #[inline]
     pub fn bytes_of<'a>(element: impl Into<Element<'a>>) -> usize {
         Encoded::of(element.into()).total()
     }
 
-    /// Whether there is room for so many more elements of this many bytes. What adds elements panics if
-    /// there is not, so callers that keep large ones ask, or have lower limits.
+    /// Returns true if there is room for this many more elements of this many bytes. Adding elements panics if there
+    /// is not, so callers with large ones check first, or have lower limits.
     #[inline]
     pub fn has_room_for(&self, elements: usize, bytes: usize) -> bool {
         Self::LEN_MAX - self.len() >= elements && Self::BYTES_MAX - self.bytes_len() >= bytes
     }
 
-    /// Where the first element is, or the end.
+    /// Returns the position of the first element, or the end.
     #[inline]
     pub fn start(&self) -> Position {
         Position(0)
     }
 
-    /// Behind the last element.
+    /// Returns the position after the last element.
     #[inline]
     pub fn end(&self) -> Position {
         Position::of(self.block.used())
     }
 
-    /// The position of the first element.
+    /// Returns the position of the first element.
     #[inline]
     pub fn first(&self) -> Option<Position> {
         (!self.is_empty()).then_some(Position(0))
     }
 
-    /// The position of the last element.
+    /// Returns the position of the last element.
     #[inline]
     pub fn last(&self) -> Option<Position> {
         self.prev(self.end())
     }
 
-    /// The position behind the element at `at`: that of the next one, or the end.
+    /// Returns the position after the element at `at`: that of the next one, or the end.
     ///
     /// # Panics
     ///
@@ -145,14 +145,14 @@ impl Packed {
         Position::of(at.index() + total_at(self.block.bytes(), at.index()))
     }
 
-    /// The position of the element before `at`, which may be the end.
+    /// Returns the position of the element before `at`, which may be the end.
     #[inline]
     pub fn prev(&self, at: Position) -> Option<Position> {
         (at.index() > 0).then(|| Position::of(begin_of(self.block.bytes(), at.index())))
     }
 
-    /// The position of element number `index`, or the end if there are fewer elements. Comes from
-    /// the nearer end.
+    /// Returns the position of element number `index`, or the end if there are fewer elements. Walks from the nearer
+    /// end.
     pub fn seek(&self, index: usize) -> Position {
         let behind = self.len().saturating_sub(index);
         if index <= behind {
@@ -163,7 +163,7 @@ impl Packed {
         }
     }
 
-    /// The position `count` elements behind `at`, or the end if there are fewer.
+    /// Returns the position `count` elements after `at`, or the end if there are fewer.
     pub fn skip(&self, mut at: Position, count: usize) -> Position {
         let end = self.end();
         for _ in 0..count {
@@ -175,7 +175,7 @@ impl Packed {
         at
     }
 
-    /// The element at `at`.
+    /// Returns the element at `at`.
     ///
     /// # Panics
     ///
@@ -185,14 +185,14 @@ impl Packed {
         decode_at(self.block.bytes(), at.index())
     }
 
-    /// Puts an element before the one at `at`, which may be the end. `at` is the new one's position then.
+    /// Inserts an element before the one at `at`, which may be the end. `at` is then the position of the new one.
     #[inline]
     pub fn insert<'a>(&mut self, at: Position, element: impl Into<Element<'a>>) {
         let encoded = Encoded::of(element.into());
         self.put(at, 0, &encoded, self.len() + 1);
     }
 
-    /// The same if that leaves [`Packed::bytes_len`] at most `bytes_max`; otherwise `false`.
+    /// As [`Packed::insert`], if [`Packed::bytes_len`] stays at most `bytes_max`; otherwise `false`.
     #[inline]
     pub fn insert_within<'a>(
         &mut self,
@@ -208,19 +208,19 @@ impl Packed {
         fits
     }
 
-    /// Puts an element at the end.
+    /// Appends an element.
     #[inline]
     pub fn push_back<'a>(&mut self, element: impl Into<Element<'a>>) {
         self.insert(self.end(), element);
     }
 
-    /// Puts an element at the beginning.
+    /// Inserts an element at the beginning.
     #[inline]
     pub fn push_front<'a>(&mut self, element: impl Into<Element<'a>>) {
         self.insert(self.start(), element);
     }
 
-    /// Puts `element` in the place of the one at `at`.
+    /// Replaces the element at `at` by `element`.
     ///
     /// # Panics
     ///
@@ -239,8 +239,7 @@ impl Packed {
         self.block.splice(at.index(), removed, parts, count);
     }
 
-    /// Removes `count` elements from `at` on, or those that there are. `at` is the position of what
-    /// follows then.
+    /// Removes up to `count` elements from `at` on. `at` is then the position of the elements after them.
     pub fn remove(&mut self, at: Position, count: usize) {
         let (mut end, mut removed) = (at, 0);
         while removed < count && end < self.end() {
@@ -251,13 +250,13 @@ impl Packed {
         self.block.splice(at.index(), end.index() - at.index(), [&[]; 3], count);
     }
 
-    /// Removes all elements and gives the memory back.
+    /// Removes all elements and frees the memory.
     pub fn clear(&mut self) {
         *self = Self::new();
     }
 
-    /// The position of the first element that equals `bytes` among those at `from` and every
-    /// `stride` elements behind it.
+    /// Returns the position of the first element that equals `bytes`, among the one at `from` and every `stride`-th
+    /// element after it.
     ///
     /// Compares encoded bytes: nothing is decoded, and nearly every other element fails at its first
     /// byte.
@@ -288,36 +287,36 @@ impl Packed {
         None
     }
 
-    /// All elements in their order, from either end.
+    /// Returns all elements in their order, from either end.
     #[inline]
     pub fn iter(&self) -> Iter<'_> {
         Iter::new(self.block.bytes(), 0)
     }
 
-    /// The elements from `at` on.
+    /// Returns the elements from `at` on.
     #[inline]
     pub fn iter_from(&self, at: Position) -> Iter<'_> {
         Iter::new(self.block.bytes(), at.index())
     }
 
-    /// The elements before `at`; those of `iter_until(at).rev()` begin with the nearest one.
+    /// Returns the elements before `at`; `iter_until(at).rev()` begins with the nearest one.
     #[inline]
     pub fn iter_until(&self, at: Position) -> Iter<'_> {
         Iter::new(&self.block.bytes()[..at.index()], 0)
     }
 
-    /// Puts copies of all elements of `other` at the end.
+    /// Appends copies of all elements of `other`.
     pub fn append(&mut self, other: &Self) {
         self.insert_all(self.end(), other);
     }
 
-    /// Puts copies of all elements of `other` before the one at `at`, which may be the end.
+    /// Inserts copies of all elements of `other` before the one at `at`, which may be the end.
     pub fn insert_all(&mut self, at: Position, other: &Self) {
         let count = self.len() + other.len();
         self.block.splice(at.index(), 0, [other.block.bytes(), &[], &[]], count);
     }
 
-    /// Cuts off the elements from `at` on and returns them.
+    /// Splits off the elements from `at` on and returns them.
     #[must_use]
     pub fn split_off(&mut self, at: Position) -> Self {
         let behind = self.iter_from(at).count();
@@ -328,7 +327,7 @@ impl Packed {
         cut
     }
 
-    /// Cuts off the elements before `at` and returns them.
+    /// Splits off the elements before `at` and returns them.
     #[must_use]
     pub fn split_front(&mut self, at: Position) -> Self {
         let cut_count = self.iter_until(at).count();
@@ -339,43 +338,42 @@ impl Packed {
         cut
     }
 
-    /// Gives back the memory that growing or shrinking has left over, see [`size_class`].
+    /// Frees the unused memory left over from growing or shrinking, see [`size_class`].
     ///
     /// [`size_class`]: crate::size_class
     pub fn shrink_to_fit(&mut self) {
         self.block.shrink_to_fit();
     }
 
-    /// A copy without spare capacity.
+    /// Returns a copy without spare capacity.
     pub fn duplicate(&self) -> Self {
         let mut copy = Self::new();
         copy.append(self);
         copy
     }
 
-    /// The bytes of all elements as they lie, which are those of a Redis listpack without its header
-    /// of six bytes and its last byte.
+    /// Returns the stored bytes of all elements, which are those of a Redis listpack without its header of six bytes
+    /// and its last byte.
     #[inline]
     pub fn as_bytes(&self) -> &[u8] {
         self.block.bytes()
     }
 
-    /// Gives it away as one pointer, aligned to 8 bytes. The memory is lost unless
-    /// [`Packed::from_raw`] takes it back.
+    /// Converts it into one pointer, aligned to 8 bytes. The memory leaks unless [`Packed::from_raw`] takes it back.
     #[inline]
     #[must_use]
     pub fn into_raw(self) -> NonNull<u8> {
         self.block.into_raw()
     }
 
-    /// Takes back what [`Packed::into_raw`] gave away.
+    /// Converts the result of [`Packed::into_raw`] back.
     ///
     /// # Safety
     ///
     /// The pointer must come from a call of `into_raw`, and must not be used again.
     #[inline]
     pub unsafe fn from_raw(pointer: NonNull<u8>) -> Self {
-        // SAFETY: the caller's promise.
+        // SAFETY: as the caller guarantees.
         Self { block: unsafe { Block::from_raw(pointer) } }
     }
 }

@@ -5,7 +5,7 @@ use tierce_harness::effort;
 use super::*;
 use crate::size_class;
 
-/// An edit of a sequence; indices are taken modulo what there is.
+/// An edit of a sequence; indices are taken modulo the length.
 #[derive(Debug, Clone)]
 enum Edit {
     Insert(usize, Vec<u8>),
@@ -169,8 +169,8 @@ fn one_word_and_no_memory_when_empty() {
 
 #[test]
 fn memory_is_that_of_a_listpack_or_less() {
-    // Figures of MEMORY USAGE are not asked for here: a listpack takes seven bytes beside its
-    // elements, which are encoded the same, and is allocated in the same classes.
+    // MEMORY USAGE is not compared here: a listpack takes seven bytes in addition to its elements,
+    // which have the same encoding, and is allocated in the same classes.
     let packed = packed_of(&["hello".into(), "1234567".into(), "-7".into()]);
     assert_eq!(packed.as_bytes(), b"\x85hello\x06\xf2\x87\xd6\x12\x04\xdf\xf9\x02");
     assert_eq!(packed.allocated_bytes(), 32);

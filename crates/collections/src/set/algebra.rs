@@ -10,7 +10,7 @@ use crate::packed::Element;
 
 /// Visits the members that all sets have. Ends when `visit` returns `false`.
 ///
-/// Goes through the smallest set, and asks the next larger one first.
+/// Iterates over the smallest set, and checks the next larger one first.
 pub fn intersection<'a>(sets: &[&'a Set], mut visit: impl FnMut(Element<'a>) -> bool) {
     let mut sets = sets.to_vec();
     sets.sort_by_key(|set| set.len());
@@ -28,8 +28,7 @@ pub fn union<'a>(sets: &[&'a Set], mut visit: impl FnMut(Element<'a>)) {
     sets.sort_by_key(|set| std::cmp::Reverse(set.len()));
     let Some((largest, others)) = sets.split_first() else { return };
     largest.iter().for_each(&mut visit);
-    // Members of the last set are not looked for any more, nor those of the largest, which finds them
-    // by itself.
+    // Members of the last set are not looked up any more, nor those of the largest, which does its own lookup.
     let mut seen = Seen::default();
     for (index, set) in others.iter().enumerate() {
         let is_last = index + 1 == others.len();
@@ -44,14 +43,14 @@ pub fn union<'a>(sets: &[&'a Set], mut visit: impl FnMut(Element<'a>)) {
 
 /// Visits the members of `first` that none of the others has.
 ///
-/// Either asks the others for each member of the first, or takes the members of each away from a table
-/// of those of the first, whichever is estimated to be less work, as Redis does.
+/// Either looks up each member of the first in the others, or removes the members of each from a table of those of the
+/// first, whichever is estimated to be less work, as in Redis.
 pub fn difference<'a>(first: &'a Set, others: &[&'a Set], visit: impl FnMut(Element<'a>)) {
-    // When members are in common, asking ends early.
+    // Common members end a lookup early.
     let work_of_asking = first.len() * (others.len() + 1) / 2;
     let work_of_taking = first.len() + others.iter().map(|set| set.len()).sum::<usize>();
     if work_of_asking <= work_of_taking {
-        // Those that are the likeliest to know a member come first.
+        // The sets most likely to have a member come first.
         let mut others = others.to_vec();
         others.sort_by_key(|set| std::cmp::Reverse(set.len()));
         let is_left =
@@ -78,7 +77,7 @@ impl<'a> Seen<'a> {
         self.table.find(hash_of(element), |seen| *seen == element).is_some()
     }
 
-    /// Adds an element; `false` if it is there already.
+    /// Adds an element; `false` if it already exists.
     fn insert(&mut self, element: Element<'a>) -> bool {
         let is_new = !self.contains(element);
         if is_new {

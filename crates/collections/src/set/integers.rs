@@ -31,7 +31,7 @@ unsafe impl Send for Integers {}
 // SAFETY: through a shared reference bytes are only read.
 unsafe impl Sync for Integers {}
 
-/// The bytes that an integer needs.
+/// Returns the bytes that an integer needs.
 fn width_of(value: i64) -> usize {
     if i16::try_from(value).is_ok() {
         2
@@ -47,7 +47,7 @@ impl Integers {
         Self::with_room(0, 2)
     }
 
-    /// A block for `len` integers of this width, all zero.
+    /// Creates a block for `len` integers of this width, all zero.
     fn with_room(len: usize, width: usize) -> Self {
         let bytes = HEADER + len * width;
         let block = thin::allocate(bytes);
@@ -60,7 +60,7 @@ impl Integers {
         made
     }
 
-    /// From integers in ascending order.
+    /// Creates the array from integers in ascending order.
     fn of_sorted(values: impl Iterator<Item = i64>, len: usize, width: usize) -> Self {
         let mut made = Self::with_room(len, width);
         values.enumerate().for_each(|(index, value)| made.write(index, value));
@@ -81,11 +81,11 @@ impl Integers {
         size_class(HEADER + self.len() * self.width())
     }
 
-    /// The integer at an index, counted in ascending order.
+    /// Returns the integer at an index, counted in ascending order.
     ///
     /// # Panics
     ///
-    /// If there are not so many.
+    /// If the index is not below the length.
     #[inline]
     pub(super) fn get(&self, index: usize) -> i64 {
         let width = self.width();
@@ -107,7 +107,7 @@ impl Integers {
         }
     }
 
-    /// Where an integer is, or would have to be.
+    /// Returns the index of an integer, or its insertion point.
     pub(super) fn find(&self, value: i64) -> Result<usize, usize> {
         let len = self.len();
         // New members are often the largest so far.
@@ -126,7 +126,7 @@ impl Integers {
         Err(low)
     }
 
-    /// Adds an integer; `false` if it is there already.
+    /// Adds an integer; `false` if it already exists.
     pub(super) fn insert(&mut self, value: i64) -> bool {
         let Err(index) = self.find(value) else { return false };
         let (len, width) = (self.len(), self.width());
@@ -143,7 +143,7 @@ impl Integers {
         true
     }
 
-    /// Removes an integer; `false` if it is not there.
+    /// Removes an integer; `false` if it does not exist.
     pub(super) fn remove(&mut self, value: i64) -> bool {
         let Ok(index) = self.find(value) else { return false };
         let (len, width) = (self.len(), self.width());
@@ -172,7 +172,7 @@ impl Integers {
         Self { block }
     }
 
-    /// Sets the number of integers, keeping as many bytes as fit.
+    /// Sets the number of integers, keeping the bytes that fit.
     fn resize(&mut self, len: usize) {
         let width = self.width();
         let (old, new) = (HEADER + self.len() * width, HEADER + len * width);
@@ -207,7 +207,7 @@ impl Integers {
 
     #[inline]
     fn bytes_mut(&mut self) -> &mut [u8] {
-        // SAFETY: as above. What is written through it is behind the header.
+        // SAFETY: as above. Writes through it stay after the header.
         unsafe { std::slice::from_raw_parts_mut(self.block.as_ptr(), self.allocated_bytes()) }
     }
 }

@@ -4,7 +4,7 @@
 //! |---|---|
 //! | `lll1` | the `lll` bytes, up to 7, that are the rest of the handle |
 //! | `..10` | the integer in the upper 62 bits |
-//! | `0000` | bytes behind the address; their number in the upper 16 bits, [`WIDE`] when that is as much or more, and the number is in the 8 bytes before them |
+//! | `0000` | bytes behind the address; their number in the upper 16 bits, or there [`WIDE`] and in 8 bytes before |
 //! | `0100` | the integer of 64 bits behind the address |
 //!
 //! The canonical text of an integer is always stored as an integer, so equal members are represented alike. A
@@ -46,7 +46,7 @@ const INT_SHIFT: u32 = 2;
 const LONG_INT: usize = 0b0100;
 const KIND_MASK: usize = 0b1111;
 
-/// In place of a length: it is before the bytes.
+/// Marker in place of a length: it is before the bytes.
 const WIDE: usize = 0xffff;
 const WIDE_LEN: usize = 8;
 
@@ -99,7 +99,7 @@ impl Member {
         Self { handle: NonNull::new(handle).expect("an address is not zero") }
     }
 
-    /// The member.
+    /// Returns the member.
     #[inline]
     pub(super) fn element(&self) -> Element<'_> {
         let bits = self.bits();
@@ -113,8 +113,8 @@ impl Member {
         if bits & INT_MASK == INT {
             return Element::Int(bits as i64 >> INT_SHIFT);
         }
-        // SAFETY: otherwise there is an allocation, which begins with an integer or with what the
-        // length says, and is borrowed with `self`.
+        // SAFETY: otherwise there is an allocation, which begins with an integer or with bytes as the length says, and
+        // is borrowed with `self`.
         unsafe {
             let base = self.base();
             if bits & KIND_MASK == LONG_INT {
@@ -129,9 +129,9 @@ impl Member {
     pub(super) fn is(&self, element: Element<'_>) -> bool {
         let bits = self.bits();
         match element {
-            // Most others differ in their length, or are no bytes, and their memory is not read.
+            // Most others differ in length, or are not bytes, and their memory is not read.
             Element::Bytes(bytes) if bytes.len() > SHORT_LEN_MAX => {
-                // SAFETY: of this kind it is bytes behind an address, which are borrowed with `self`.
+                // SAFETY: this kind is bytes behind an address, which are borrowed with `self`.
                 let is_same = || unsafe {
                     let (prefix, len) = self.long_len();
                     let own = std::slice::from_raw_parts(self.base().add(prefix).as_ptr(), len);
@@ -143,7 +143,7 @@ impl Member {
         }
     }
 
-    /// The bytes of its allocation, as the allocator counts them.
+    /// Returns the bytes of its allocation, as the allocator counts them.
     #[inline]
     pub(super) fn allocated_bytes(&self) -> usize {
         if !self.is_behind() {
@@ -152,12 +152,12 @@ impl Member {
         if self.bits() & KIND_MASK == LONG_INT {
             return size_class(size_of::<i64>());
         }
-        // SAFETY: it is bytes behind an address.
+        // SAFETY: the member is bytes behind an address.
         let (prefix, len) = unsafe { self.long_len() };
         size_class(prefix + len)
     }
 
-    /// The address that a prefetch should ask for, if any.
+    /// Returns the address to prefetch, if any.
     #[inline]
     pub(super) fn address(&self) -> Option<*const u8> {
         self.is_behind().then(|| self.base().as_ptr().cast_const())
@@ -168,13 +168,13 @@ impl Member {
         self.handle.addr().get()
     }
 
-    /// Whether there is an allocation.
+    /// Returns true if there is an allocation.
     #[inline]
     fn is_behind(&self) -> bool {
         self.bits() & INT_MASK == 0
     }
 
-    /// Where the bytes begin in the allocation, and how many there are.
+    /// Returns the start of the bytes in the allocation, and their number.
     ///
     /// # Safety
     ///
@@ -188,7 +188,7 @@ impl Member {
         }
     }
 
-    /// The address; only for a member that has an allocation.
+    /// Returns the address; only for a member that has an allocation.
     #[inline]
     fn base(&self) -> NonNull<u8> {
         debug_assert!(self.is_behind());

@@ -21,10 +21,10 @@ use crate::packed::{self, Element, Packed};
 use crate::random::{Random, draw_distinct, draw_repeatedly};
 use crate::raw_box::RawBox;
 
-/// More members than this are never kept in one block, whatever the limits say.
+/// Maximum number of members in one block, whatever the limits say.
 const SMALL_LEN_MAX: usize = 1 << 20;
 
-/// Nor are more bytes than this, like in Redis.
+/// Maximum number of bytes in one block, as in Redis.
 const SMALL_BYTES_MAX: usize = 1 << 30;
 
 const _: () = assert!(SMALL_LEN_MAX <= Packed::LEN_MAX && 2 * SMALL_BYTES_MAX <= Packed::BYTES_MAX);
@@ -45,13 +45,13 @@ enum Repr {
 snapshotted!(Set, Repr::Table[table], tag => IncrementalSnapshot::begin(tag));
 
 impl Set {
-    /// One without members, which allocates nothing. Its first member decides on its form.
+    /// Creates an empty set, which allocates nothing. Its first member determines its form.
     #[expect(clippy::new_without_default, reason = "no caller needs a default")]
     pub fn new() -> Self {
         Self { repr: Repr::Packed(Packed::new()) }
     }
 
-    /// Number of members.
+    /// Returns the number of members.
     #[inline]
     #[expect(clippy::len_without_is_empty, reason = "empty ones vanish")]
     pub fn len(&self) -> usize {
@@ -62,7 +62,7 @@ impl Set {
         }
     }
 
-    /// The bytes it owns, as the allocator counts them.
+    /// Returns the bytes it owns, as the allocator counts them.
     pub fn allocated_bytes(&self) -> usize {
         match &self.repr {
             Repr::Integers(integers) => integers.allocated_bytes(),
@@ -71,7 +71,7 @@ impl Set {
         }
     }
 
-    /// The name of its encoding that OBJECT ENCODING replies with.
+    /// Returns the name of its encoding for OBJECT ENCODING.
     pub fn encoding(&self) -> &'static str {
         match self.repr {
             Repr::Integers(_) => "intset",
@@ -80,7 +80,7 @@ impl Set {
         }
     }
 
-    /// A copy.
+    /// Returns a copy.
     pub fn duplicate(&self) -> Self {
         let repr = match &self.repr {
             Repr::Integers(integers) => Repr::Integers(integers.duplicate()),
@@ -90,13 +90,13 @@ impl Set {
         Self { repr }
     }
 
-    /// Whether it has a member.
+    /// Returns true if it has this member.
     #[inline]
     pub fn contains<'a>(&self, member: impl Into<Element<'a>>) -> bool {
         self.contains_compact(compact(member))
     }
 
-    /// The same for an element that is an integer if it can be.
+    /// As [`Set::contains`], for an element in compact form.
     #[inline]
     fn contains_compact(&self, member: Element<'_>) -> bool {
         match (&self.repr, member) {
@@ -107,19 +107,19 @@ impl Set {
         }
     }
 
-    /// Asks the processor to fetch what looking for these members will read, if that is more than its
-    /// caches have. To be called before many are looked for; it changes nothing.
+    /// Prefetches the memory that lookups of these members will read, if it exceeds the processor's caches. Call it
+    /// before many lookups; it changes nothing.
     pub fn prefetch<'a>(&self, members: impl Iterator<Item = &'a [u8]>) {
         if let Repr::Table(table) = &self.repr {
             table.prefetch(members);
         }
     }
 
-    /// Takes the form that is right for a number of members that are going to be added, the first of
-    /// which is `first`: what is going to be large begins as a table.
+    /// Takes the right form for a number of members that are about to be added, beginning with `first`: a set that
+    /// will be large begins as a table.
     #[inline]
     pub fn expect<'a>(&mut self, first: impl Into<Element<'a>>, count: usize, limits: SetLimits) {
-        // A single member finds its form when it is added.
+        // A single member determines the form when it is added.
         if count < 2 || matches!(self.repr, Repr::Table(_)) {
             return;
         }
@@ -134,7 +134,7 @@ impl Set {
         }
     }
 
-    /// An empty set takes the form for this member.
+    /// Takes the form for this member, if the set is empty.
     #[inline]
     fn begin_with(&mut self, first: Element<'_>) {
         if let (Repr::Packed(block), Element::Int(_)) = (&self.repr, first)
@@ -144,7 +144,7 @@ impl Set {
         }
     }
 
-    /// Adds a member; `false` if it is there already.
+    /// Adds a member; `false` if it already exists.
     pub fn add<'a>(&mut self, member: impl Into<Element<'a>>, limits: SetLimits) -> bool {
         let member = compact(member);
         self.begin_with(member);
@@ -180,7 +180,7 @@ impl Set {
         }
     }
 
-    /// From integers to what can hold `member` as well.
+    /// Converts from integers to a form that can also hold `member`.
     #[cold]
     fn leave_integers(&mut self, member: Element<'_>, limits: PackedLimits) {
         let Repr::Integers(integers) = &self.repr else { return };
@@ -195,7 +195,7 @@ impl Set {
         }
     }
 
-    /// From small to large.
+    /// Converts a small set to a large one.
     #[cold]
     fn enlarge(&mut self) {
         let mut table = MemberTable::default();
@@ -205,7 +205,7 @@ impl Set {
         self.repr = Repr::Table(RawBox::new(table));
     }
 
-    /// Removes a member; `false` if it is not there.
+    /// Removes a member; `false` if it does not exist.
     pub fn remove<'a>(&mut self, member: impl Into<Element<'a>>) -> bool {
         let member = compact(member);
         match (&mut self.repr, member) {
@@ -220,7 +220,7 @@ impl Set {
         }
     }
 
-    /// All members, in no order. Those that are the text of an integer are integers.
+    /// Returns all members, in no order. A member with the text of an integer is an integer.
     pub fn iter(&self) -> Iter<'_> {
         let inner = match &self.repr {
             Repr::Integers(integers) => Inner::Integers(integers, 0),
@@ -230,9 +230,9 @@ impl Set {
         Iter { inner, left: self.len() }
     }
 
-    /// Visits some members, and returns the cursor for the next call, 0 after the last one. A scan
-    /// begins with 0. A member that stays from its beginning to its end is visited at least once, and
-    /// only once unless the set becomes large meanwhile.
+    /// Visits some members, and returns the cursor for the next call, 0 after the last one. A scan begins with 0. A
+    /// member that stays during the whole scan is visited at least once, and only once unless the set becomes large
+    /// meanwhile.
     pub fn scan(&self, cursor: u64, visit: impl FnMut(Element<'_>)) -> u64 {
         match &self.repr {
             Repr::Table(table) => table.scan(cursor, visit),
@@ -243,7 +243,7 @@ impl Set {
         }
     }
 
-    /// Some member, each about as likely as another; `None` if there is none.
+    /// Returns a random member, all about equally likely; `None` if there is none.
     #[must_use]
     pub fn sample(&self, random: &mut Random) -> Option<Element<'_>> {
         match &self.repr {
@@ -256,8 +256,8 @@ impl Set {
         }
     }
 
-    /// Draws this many times a member, each about as likely as another. All of them together take as many
-    /// steps as there are draws and room for members, however few there are.
+    /// Draws this many times a random member, all about equally likely. All draws together take as many steps as there
+    /// are draws and slots for members, however few members there are.
     pub fn sample_repeatedly<'s>(
         &'s self,
         count: usize,
@@ -271,7 +271,7 @@ impl Set {
         }
     }
 
-    /// This many distinct members, or all if there are fewer, each choice about as likely as another.
+    /// Returns this many distinct members, or all if there are fewer, each choice about equally likely.
     #[must_use]
     pub fn sample_distinct(&self, count: usize, random: &mut Random) -> Vec<Element<'_>> {
         let hash_of = |element: &Element<'_>| table::hash_of(*element);
@@ -280,9 +280,8 @@ impl Set {
         draw_distinct(self.iter(), count, random, hash_of, draw)
     }
 
-    /// Shows members as they were when the snapshot began, each in one slice, in no order. `visit`
-    /// says how many bytes it makes of one, and a slice ends when these are `bytes_max`, or somewhat
-    /// more. After the last slice the snapshot is over.
+    /// Visits members as they were when the snapshot began, each in one slice, in no order. `visit` returns the bytes
+    /// it produced for one, and a slice ends once these reach `bytes_max`. After the last slice the snapshot is over.
     pub fn snapshot_slice(
         &mut self,
         bytes_max: usize,
@@ -312,7 +311,7 @@ impl Set {
     /// As there.
     #[inline]
     pub unsafe fn from_raw(form: Form, pointer: NonNull<u8>) -> Self {
-        // SAFETY: by the caller's promise the pointer is from `into_raw` of the variant with this form.
+        // SAFETY: the caller guarantees that the pointer is from `into_raw` of the variant with this form.
         let repr = unsafe {
             match form {
                 Form::SetIntegers => Repr::Integers(Integers::from_raw(pointer)),
@@ -324,7 +323,7 @@ impl Set {
     }
 }
 
-/// An element as an integer, if it can be one.
+/// Returns an element as an integer, if it can be one.
 #[inline]
 fn compact<'a>(member: impl Into<Element<'a>>) -> Element<'a> {
     match member.into() {
@@ -341,7 +340,7 @@ fn integers_max(limits: SetLimits) -> usize {
     limits.integers_max.min(SMALL_LEN_MAX)
 }
 
-/// Bytes of the longest text of some integers, which is that of the least or of the greatest.
+/// Returns the length of the longest text of some integers, which is that of the least or the greatest.
 fn widest_text(integers: &Integers) -> usize {
     let ends = [integers.get(0), integers.get(integers.len() - 1)];
     ends.map(|value| Element::Int(value).len()).into_iter().max().unwrap_or(0)

@@ -12,13 +12,13 @@ use crate::seed::{hash_bytes, hash_int};
 #[derive(Debug, Default)]
 pub(super) struct MemberTable {
     table: Table<Member>,
-    /// What the members own.
+    /// Memory that the members own.
     member_bytes: usize,
-    /// While it is being saved.
+    /// Set while the set is being saved.
     pub(super) snapshot: Option<Box<IncrementalSnapshot<Member>>>,
 }
 
-/// The hash of an element that is an integer if it can be one.
+/// Returns the hash of an element in compact form.
 #[inline]
 pub(super) fn hash_of(element: Element<'_>) -> u64 {
     match element {
@@ -30,7 +30,7 @@ pub(super) fn hash_of(element: Element<'_>) -> u64 {
 /// Iterator over all members.
 pub(super) type Members<'a> = IterAhead<'a, Member, ByElement>;
 
-/// How the table asks for the hash of a member.
+/// Computes the hash of a member for the table.
 pub(super) struct ByElement;
 
 impl EntryHash<Member> for ByElement {
@@ -59,13 +59,13 @@ impl MemberTable {
         self.table.len()
     }
 
-    /// All bytes of memory, with those of this struct, which is in an allocation of its own.
+    /// Returns all bytes of memory, including this struct, which is in an allocation of its own.
     #[inline]
     pub(super) fn allocated_bytes(&self) -> usize {
         allocated_bytes_of::<Self>() + self.table.memory_bytes() + self.member_bytes
     }
 
-    /// The same without the members.
+    /// Returns all bytes of memory without the members.
     #[cfg(test)]
     pub(super) fn empty_bytes(&self) -> usize {
         allocated_bytes_of::<Self>() + self.table.memory_bytes()
@@ -81,7 +81,7 @@ impl MemberTable {
         prefetch(&self.table, &ByElement, members.map(|member| hash_of(Element::compact(member))));
     }
 
-    /// Adds a member; `false` if it is there already.
+    /// Adds a member; `false` if it already exists.
     pub(super) fn insert(&mut self, element: Element<'_>) -> bool {
         let hash = hash_of(element);
         if self.table.find(hash, |member| member.is(element)).is_some() {
@@ -94,7 +94,7 @@ impl MemberTable {
         true
     }
 
-    /// Removes a member; `false` if it is not there.
+    /// Removes a member; `false` if it does not exist.
     pub(super) fn remove(&mut self, element: Element<'_>) -> bool {
         let hash = hash_of(element);
         self.before_change(hash);
@@ -105,7 +105,7 @@ impl MemberTable {
         removed.is_some()
     }
 
-    /// To be called before a member with this hash comes or goes.
+    /// Must be called before a member with this hash is added or removed.
     #[inline]
     fn before_change(&mut self, hash: u64) {
         if let Some(snapshot) = &mut self.snapshot {
@@ -134,12 +134,12 @@ impl MemberTable {
         self.table.iter_ahead(ByElement)
     }
 
-    /// Some members at a time; see [`Table::scan`].
+    /// Visits some members at a time; see [`Table::scan`].
     pub(super) fn scan(&self, cursor: u64, mut visit: impl FnMut(Element<'_>)) -> u64 {
         self.table.scan(cursor, &ByElement, |member| visit(member.element()))
     }
 
-    /// Some member.
+    /// Returns a random member.
     pub(super) fn sample(&self, random: u64) -> Option<Element<'_>> {
         self.table.sample(random).map(Member::element)
     }

@@ -33,7 +33,7 @@ fn of(members: &Model) -> Set {
     set
 }
 
-/// The bytes of a set but for those of a table, counted one by one.
+/// Returns the bytes of a set, except those of a table, counted one by one.
 fn recount(set: &Set) -> usize {
     match &set.repr {
         Repr::Integers(integers) => integers.allocated_bytes(),
@@ -118,7 +118,7 @@ proptest! {
         check(found, left.cloned().collect())?;
     }
 
-    /// Whatever comes and goes while one scans, a member that stays is visited.
+    /// Despite all changes during a scan, a member that stays is visited.
     #[test]
     fn a_scan_misses_nothing_that_stays(
         stay in proptest::collection::btree_set(member(), 0..if cfg!(miri) { 10 } else { 100 }),

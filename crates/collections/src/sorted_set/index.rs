@@ -1,4 +1,4 @@
-//! From the bytes of a member to the member.
+//! Index from the bytes of a member to the member.
 
 use tierce_dash::{EntryHash, Table, prefetch_read};
 
@@ -8,8 +8,8 @@ use crate::seed::hash_bytes;
 
 /// The members of a set, by their bytes.
 ///
-/// Invariant: it holds an alias of each member that was inserted and not removed since, and these
-/// live, by the caller's promise.
+/// Invariant: it holds an alias of each member that was inserted and not removed since. The caller
+/// guarantees that these are alive.
 #[derive(Debug)]
 pub(super) struct Index {
     table: Table<Alias>,
@@ -55,12 +55,12 @@ impl Index {
     /// The member must be removed from the index before it is dropped.
     #[inline]
     pub(super) unsafe fn insert(&mut self, hash: u64, member: &Member) {
-        // SAFETY: by the caller's promise.
+        // SAFETY: as the caller guarantees.
         let alias = unsafe { member.alias() };
         self.table.insert_unique(hash, alias, &ByBytes);
     }
 
-    /// Forgets a member.
+    /// Removes a member from the index.
     #[inline]
     pub(super) fn remove(&mut self, member: &Member) {
         // SAFETY: it is used for a comparison here only.
@@ -69,7 +69,7 @@ impl Index {
         debug_assert!(removed.is_some(), "a member that was not in the index");
     }
 
-    /// Has a snapshot copy a member of this hash before it comes, goes or changes.
+    /// Lets a snapshot copy a member of this hash before it is added, removed or changed.
     pub(super) fn save(&self, hash: u64, snapshot: &mut IncrementalSnapshot<Member>) {
         let copy = |alias: &Alias| Member::new(alias.bytes(), alias.score());
         snapshot.before_change(&self.table, hash, &ByBytes, copy);

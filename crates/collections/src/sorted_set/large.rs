@@ -9,15 +9,15 @@ use crate::seed::hash_bytes;
 use std::ops::Range;
 use tierce_dash::prefetch_read;
 
-/// See the head of this file.
+/// A large sorted set; see the head of this file.
 ///
-/// Invariant: the tree owns the members, and the index knows exactly these.
+/// Invariant: the tree owns the members, and the index has exactly these.
 pub(super) struct Large {
     tree: Tree,
     index: Index,
-    /// What the members take, as the allocator counts.
+    /// Memory of the members, as the allocator counts.
     member_bytes: usize,
-    /// While it is being saved.
+    /// Set while the set is being saved.
     pub(super) snapshot: Option<Box<IncrementalSnapshot<Member>>>,
 }
 
@@ -38,7 +38,7 @@ impl Large {
         self.tree.len()
     }
 
-    /// What it owns, and its own box.
+    /// Returns the bytes it owns, including its own box.
     pub(super) fn allocated_bytes(&self) -> usize {
         raw_box::allocated_bytes_of::<Self>()
             + self.tree.allocated_bytes()
@@ -56,13 +56,13 @@ impl Large {
         Some(self.find(member)?.score())
     }
 
-    /// The rank of a member, and its score.
+    /// Returns the rank of a member, and its score.
     pub(super) fn rank(&self, member: &[u8]) -> Option<(usize, f64)> {
         let score = self.score(member)?;
         Some((self.tree.rank(&Bound::Entry(score, member, Side::Before)), score))
     }
 
-    /// Asks the new score of a member, given what it is, and sets it.
+    /// Passes the score of a member to `decide`, and sets the result.
     pub(super) fn update(
         &mut self,
         member: &[u8],
@@ -81,7 +81,7 @@ impl Large {
         }
     }
 
-    /// Adds a member that is not there.
+    /// Adds a member that does not exist.
     pub(super) fn add_new(&mut self, member: &[u8], score: f64) {
         self.add(hash_bytes(member), member, score);
     }
@@ -90,12 +90,12 @@ impl Large {
         self.before_change(hash);
         let member = Member::new(member, score);
         self.member_bytes += member.allocated_bytes();
-        // SAFETY: members leave by `forget` alone, or together with the index.
+        // SAFETY: members are removed by `forget` alone, or together with the index.
         unsafe { self.index.insert(hash, &member) };
         self.tree.insert(member);
     }
 
-    /// Removes a member; its score.
+    /// Removes a member. Returns its score.
     pub(super) fn remove(&mut self, member: &[u8]) -> Option<f64> {
         let score = self.score(member)?;
         let member = self.tree.take(score, member)?;
@@ -103,7 +103,7 @@ impl Large {
         Some(score)
     }
 
-    /// Removes the members of some ranks, which exist, and shows each before it goes.
+    /// Removes the members of some ranks, which exist. Shows each before its removal.
     pub(super) fn remove_range(&mut self, ranks: Range<usize>, mut visit: impl FnMut(&[u8], f64)) {
         for _ in ranks.clone() {
             let Some(member) = self.tree.take_at(ranks.start) else { return };
@@ -112,7 +112,7 @@ impl Large {
         }
     }
 
-    /// A member has left the tree and is about to be dropped.
+    /// Notes that a member has left the tree and is about to be dropped.
     fn forget(&mut self, member: &Member) {
         if self.snapshot.is_some() {
             self.before_change(hash_bytes(member.bytes()));
@@ -121,7 +121,7 @@ impl Large {
         self.member_bytes -= member.allocated_bytes();
     }
 
-    /// The number of members before a point.
+    /// Returns the number of members before a point.
     #[inline]
     pub(super) fn rank_of(&self, bound: &Bound<'_>) -> usize {
         self.tree.rank(bound)
@@ -142,7 +142,7 @@ impl Large {
         self.index.scan(cursor, |alias| visit(alias.bytes(), alias.score()))
     }
 
-    /// To be called before a member with this hash comes or goes, or gets another score.
+    /// Must be called before a member with this hash is added or removed, or its score changes.
     #[inline]
     fn before_change(&mut self, hash: u64) {
         if let Some(snapshot) = &mut self.snapshot {
@@ -189,11 +189,11 @@ pub(super) struct LargeIter<'a> {
     back: Option<(&'a Leaf, usize)>,
 }
 
-/// How many members are fetched ahead of the one that is returned: they lie all over memory, and a
-/// walk that waited for one after the other would take several times as long.
+/// Number of members that are prefetched: they are spread over memory, and a walk that waited for
+/// each of them would take several times as long.
 const AHEAD: usize = 4;
 
-/// Asks for the member of an entry, if the leaf has it.
+/// Prefetches the member of an entry, if the leaf has it.
 #[inline]
 fn prefetch(leaf: &Leaf, at: usize) {
     if at < leaf.len() {
@@ -247,7 +247,7 @@ impl DoubleEndedIterator for LargeIter<'_> {
             }
         };
         self.back = Some((leaf, at));
-        // Wraps around to what no leaf has.
+        // Wraps around to an index that no leaf has.
         prefetch(leaf, at.wrapping_sub(AHEAD));
         Some(Self::entry(leaf, at))
     }

@@ -18,10 +18,10 @@ use crate::{size_class, thin};
 
 const LEN_AT: usize = 8;
 
-/// Says that the length follows in four bytes.
+/// Marker that the length follows in four bytes.
 const LONG: u8 = u8::MAX;
 
-/// Bytes in front of the bytes of a member of this length.
+/// Returns the number of bytes before those of a member of this length.
 #[inline]
 const fn header_len(len: usize) -> usize {
     if len < LONG as usize { LEN_AT + 1 } else { LEN_AT + 5 }
@@ -31,7 +31,7 @@ const fn header_len(len: usize) -> usize {
 #[derive(Debug)]
 pub(super) struct Member(Alias);
 
-/// Another way to a member, which does not own it.
+/// A non-owning pointer to a member.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Alias {
     at: NonNull<u8>,
@@ -72,8 +72,8 @@ impl Member {
 
     #[inline]
     pub(super) fn set_score(&mut self, score: f64) {
-        // SAFETY: the allocation begins with the score, is aligned to 16 bytes, and the exclusive
-        // borrow of the owner keeps others from reading meanwhile; there is no reference to it.
+        // SAFETY: the allocation begins with the score and is aligned to 16 bytes. The exclusive borrow of the owner
+        // keeps others from reading meanwhile; there is no reference to it.
         unsafe { self.0.at.cast::<f64>().write(score) }
     }
 
@@ -82,24 +82,24 @@ impl Member {
         self.0.bytes()
     }
 
-    /// The address to prefetch.
+    /// Returns the address to prefetch.
     #[inline]
     pub(super) fn address(&self) -> *const u8 {
         self.0.address()
     }
 
-    /// The bytes of memory it owns.
+    /// Returns the bytes of memory it owns.
     #[inline]
     pub(super) fn allocated_bytes(&self) -> usize {
         let len = self.bytes().len();
         size_class(header_len(len) + len)
     }
 
-    /// Another way to this member.
+    /// Returns a non-owning pointer to this member.
     ///
     /// # Safety
     ///
-    /// It must not be used once the member has been dropped, nor on another thread than the member is.
+    /// It must not be used after the member has been dropped, nor on a different thread from the member.
     #[inline]
     pub(super) unsafe fn alias(&self) -> Alias {
         self.0
@@ -110,8 +110,7 @@ impl Drop for Member {
     #[inline]
     fn drop(&mut self) {
         let len = self.bytes().len();
-        // SAFETY: the memory was allocated for as many bytes, and by the promise of `alias` this is
-        // the last use of it.
+        // SAFETY: the memory was allocated for as many bytes, and by the contract of `alias` this is its last use.
         unsafe { thin::free(self.0.at, header_len(len) + len) }
     }
 }
@@ -125,8 +124,8 @@ impl Alias {
 
     #[inline]
     pub(super) fn bytes(&self) -> &[u8] {
-        // SAFETY: the member lives for at least as long as the alias is borrowed, and its length says
-        // how many initialized bytes there are; they never change.
+        // SAFETY: the member lives at least as long as the alias is borrowed, and its length is the number of
+        // initialized bytes; they never change.
         unsafe {
             let short = self.at.add(LEN_AT).read();
             let len = if short < LONG {
@@ -138,13 +137,13 @@ impl Alias {
         }
     }
 
-    /// The address to prefetch.
+    /// Returns the address to prefetch.
     #[inline]
     pub(super) fn address(&self) -> *const u8 {
         self.at.as_ptr()
     }
 
-    /// Whether both lead to the same member.
+    /// Returns true if both point to the same member.
     #[inline]
     pub(super) fn is(&self, other: &Alias) -> bool {
         self.at == other.at

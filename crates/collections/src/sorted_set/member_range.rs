@@ -1,13 +1,13 @@
-//! Ranges of members in the order of bytes, as `ZRANGEBYLEX` and its like ask for them.
+//! Ranges of members in the order of bytes, as for `ZRANGEBYLEX` and similar commands.
 //!
-//! Such a range makes sense where all scores are equal: then two searches find its ends. Where scores differ, members
-//! are not in the order of their bytes, and the result is what a walk in the order of scores meets: it begins at the
-//! first member that is not before the range, and ends at the first one that is behind it. Redis replicates
+//! Such a range makes sense if all scores are equal: then two searches find its ends. If scores differ, members are
+//! not in the order of their bytes, and the result is the members that a walk in score order meets: it begins at the
+//! first member that is not before the range, and ends at the first one after the range. Redis replicates
 //! `ZREMRANGEBYLEX` as such, so a replica of a redis-server has to remove the same members.
 //!
-//! In a small set the walk meets exactly what Redis' listpack does. In a large one several places can be "the first
-//! member in the range" for a search that halves. Redis decides by the random levels of its skiplist, so that not even
-//! two redis-servers agree.
+//! In a small set the walk meets exactly the same members as in Redis' listpack. In a large one a binary search can
+//! find several candidates for "the first member in the range". Redis decides by the random levels of its skiplist, so
+//! not even two redis-servers agree.
 
 use std::ops::Range;
 
@@ -28,7 +28,7 @@ pub enum Walk {
 }
 
 impl MemberBound<'_> {
-    /// Whether a member is not before a range that begins here.
+    /// Returns true if a member is not before a range that begins here.
     fn admits_above(self, member: &[u8]) -> bool {
         match self {
             Self::Lowest => true,
@@ -38,7 +38,7 @@ impl MemberBound<'_> {
         }
     }
 
-    /// Whether a member is not behind a range that ends here.
+    /// Returns true if a member is not after a range that ends here.
     fn admits_below(self, member: &[u8]) -> bool {
         match self {
             Self::Lowest => false,
@@ -49,7 +49,7 @@ impl MemberBound<'_> {
     }
 }
 
-/// Whether no member can be in a range.
+/// Returns true if no member can be in the range.
 fn is_empty(min: MemberBound<'_>, max: MemberBound<'_>) -> bool {
     use MemberBound::{Excluded, Highest, Included, Lowest};
     match (min, max) {
@@ -61,16 +61,17 @@ fn is_empty(min: MemberBound<'_>, max: MemberBound<'_>) -> bool {
 }
 
 impl SortedSet {
-    /// The ranks of the members between two bounds in the order of bytes; see the head of this file for different
-    /// scores.
+    /// Returns the ranks of the members between two bounds in the order of bytes; see the head of this file for
+    /// differing scores.
     pub fn ranks_of_members(&self, min: MemberBound<'_>, max: MemberBound<'_>) -> Range<usize> {
         self.page_of_members(min, max, Walk::Upwards, 0, usize::MAX)
     }
 
-    /// Those of them that a walk returns that skips `offset` members of the range and ends after `count` more.
+    /// Returns the part of those ranks that a walk returns if it skips `offset` members of the range and ends after
+    /// `count` more.
     ///
-    /// The ranks are ascending in both directions. Where scores differ, the members that are skipped may be outside of
-    /// the range, as in Redis.
+    /// The ranks are ascending in both directions. If scores differ, the skipped members may be outside of the range,
+    /// as in Redis.
     pub fn page_of_members(
         &self,
         min: MemberBound<'_>,
@@ -103,7 +104,7 @@ impl SortedSet {
         }
     }
 
-    /// The rank where a search finds a member that is not before the range.
+    /// Returns the rank at which a search finds a member that is not before the range.
     fn begin_of(&self, min: MemberBound<'_>) -> usize {
         match min {
             MemberBound::Lowest => 0,
@@ -113,7 +114,7 @@ impl SortedSet {
         }
     }
 
-    /// The rank where a search finds a member behind the range.
+    /// Returns the rank at which a search finds a member after the range.
     fn end_of(&self, max: MemberBound<'_>) -> usize {
         match max {
             MemberBound::Lowest => 0,
@@ -123,7 +124,7 @@ impl SortedSet {
         }
     }
 
-    /// See the head of this file.
+    /// Walks through the members; see the head of this file.
     fn walk(
         &self,
         min: MemberBound<'_>,

@@ -37,7 +37,7 @@ pub use member_range::Walk;
 pub enum ScoreBound {
     /// Members of this score belong to the range.
     Included(f64),
-    /// Members of this score do not.
+    /// Members of this score do not belong to it.
     Excluded(f64),
 }
 
@@ -48,15 +48,15 @@ pub enum MemberBound<'a> {
     Lowest,
     /// This member belongs to the range.
     Included(&'a [u8]),
-    /// This member does not.
+    /// This member does not belong to it.
     Excluded(&'a [u8]),
-    /// Behind all members.
+    /// After all members.
     Highest,
 }
 
 /// A sorted set: members with scores, in the order of both.
 ///
-/// No score is NaN: what adds one takes it for 0. Small sets take a new negative zero for zero, too.
+/// No score is NaN: adding one stores 0. Small sets also store zero for a new negative zero.
 pub struct SortedSet {
     repr: Repr,
 }
@@ -69,13 +69,13 @@ enum Repr {
 snapshotted!(SortedSet, Repr::Large[large], tag => IncrementalSnapshot::begin(tag));
 
 impl SortedSet {
-    /// One without members.
+    /// Creates an empty sorted set.
     #[expect(clippy::new_without_default, reason = "no caller needs a default")]
     pub fn new() -> Self {
         Self { repr: Repr::Small(Small::new()) }
     }
 
-    /// Number of members.
+    /// Returns the number of members.
     #[inline]
     #[expect(clippy::len_without_is_empty, reason = "empty ones vanish")]
     pub fn len(&self) -> usize {
@@ -85,7 +85,7 @@ impl SortedSet {
         }
     }
 
-    /// The bytes it owns, as the allocator counts them.
+    /// Returns the bytes it owns, as the allocator counts them.
     pub fn allocated_bytes(&self) -> usize {
         match &self.repr {
             Repr::Small(small) => small.allocated_bytes(),
@@ -93,7 +93,7 @@ impl SortedSet {
         }
     }
 
-    /// The name of its encoding that OBJECT ENCODING replies with.
+    /// Returns the name of its encoding for OBJECT ENCODING.
     pub fn encoding(&self) -> &'static str {
         match self.repr {
             Repr::Small(_) => "listpack",
@@ -101,7 +101,7 @@ impl SortedSet {
         }
     }
 
-    /// The score of a member.
+    /// Returns the score of a member.
     #[inline]
     pub fn score(&self, member: &[u8]) -> Option<f64> {
         match &self.repr {
@@ -110,7 +110,7 @@ impl SortedSet {
         }
     }
 
-    /// The rank of a member, and its score.
+    /// Returns the rank of a member, and its score.
     pub fn rank(&self, member: &[u8]) -> Option<(usize, f64)> {
         match &self.repr {
             Repr::Small(_) => {
@@ -121,7 +121,7 @@ impl SortedSet {
         }
     }
 
-    /// Sets the score of a member, which may be new. Returns the score it had.
+    /// Sets the score of a member, which may be new. Returns its old score.
     pub fn insert(&mut self, member: &[u8], score: f64, limits: &PackedLimits) -> Option<f64> {
         let mut old = None;
         self.update(member, limits, |found| {
@@ -131,13 +131,12 @@ impl SortedSet {
         old
     }
 
-    /// Asks `decide` the new score of a member, given what it is, and sets it; `None`
-    /// leaves all as it is.
+    /// Passes the score of a member to `decide` and sets the result; `None` leaves it unchanged.
     ///
-    /// So a conditional change costs one search. A score that is equal to the old one is not set:
-    /// zero stays zero where negative zero is asked for.
+    /// So a conditional change costs one search. A score that is equal to the old one is not set: zero stays zero if
+    /// negative zero is requested.
     ///
-    /// Negative zero becomes zero in a small set, as in Redis. Returns the score that was decided, as it is kept.
+    /// Negative zero becomes zero in a small set, as in Redis. Returns the score that was decided, as it is stored.
     #[inline]
     pub fn update(
         &mut self,
@@ -148,7 +147,7 @@ impl SortedSet {
         self.put(member, limits, decide, |score| score + 0.0)
     }
 
-    /// Sets the score of a member as it was in a set that was saved, which may have been large. Returns the score it had.
+    /// Restores the score of a member of a saved set, which may have been large. Returns its old score.
     pub fn load(&mut self, member: &[u8], score: f64, limits: &PackedLimits) -> Option<f64> {
         let mut old = None;
         let decide = |found| {
@@ -159,7 +158,7 @@ impl SortedSet {
         old
     }
 
-    /// See [`SortedSet::update`]; a small set keeps what `kept` makes of a score.
+    /// See [`SortedSet::update`]; a small set stores the result of `kept` for a score.
     #[inline]
     fn put(
         &mut self,
@@ -202,7 +201,7 @@ impl SortedSet {
         Some(score)
     }
 
-    /// Becomes a large one.
+    /// Converts to a large set.
     fn enlarge(&mut self) -> &mut Large {
         let mut large = RawBox::new(Large::new());
         let mut text = IntText::new();
@@ -216,7 +215,7 @@ impl SortedSet {
         }
     }
 
-    /// Removes a member. Returns the score it had.
+    /// Removes a member. Returns its score.
     pub fn remove(&mut self, member: &[u8]) -> Option<f64> {
         match &mut self.repr {
             Repr::Small(small) => {
@@ -229,8 +228,8 @@ impl SortedSet {
         }
     }
 
-    /// Removes the members of some ranks; ranks beyond the end are skipped. Shows each member before
-    /// it goes, in ascending order.
+    /// Removes the members of some ranks; ranks beyond the end are skipped. Shows each member before its removal, in
+    /// ascending order.
     pub fn remove_range(&mut self, ranks: Range<usize>, mut visit: impl FnMut(Element<'_>, f64)) {
         let ranks = self.existing(ranks);
         match &mut self.repr {
@@ -244,13 +243,13 @@ impl SortedSet {
         }
     }
 
-    /// All members with their scores, in ascending order, from either end.
+    /// Returns all members with their scores, in ascending order, from either end.
     pub fn iter(&self) -> Iter<'_> {
         self.range(0..self.len())
     }
 
-    /// The members of some ranks with their scores, in ascending order, from either end; ranks that
-    /// beyond the end are skipped.
+    /// Returns the members of some ranks with their scores, in ascending order, from either end; ranks beyond the end
+    /// are skipped.
     pub fn range(&self, ranks: Range<usize>) -> Iter<'_> {
         let ranks = self.existing(ranks);
         Iter(match &self.repr {
@@ -264,7 +263,7 @@ impl SortedSet {
         ranks.start.min(end)..end
     }
 
-    /// The ranks of the members with scores between two bounds.
+    /// Returns the ranks of the members with scores between two bounds.
     pub fn ranks_of_scores(&self, min: ScoreBound, max: ScoreBound) -> Range<usize> {
         let start = match min {
             ScoreBound::Included(score) => Bound::Score(score, Side::Before),
@@ -278,7 +277,7 @@ impl SortedSet {
         start..self.rank_of(&end).max(start)
     }
 
-    /// The number of entries before a point.
+    /// Returns the number of entries before a point.
     #[inline]
     fn rank_of(&self, bound: &Bound<'_>) -> usize {
         match &self.repr {
@@ -287,11 +286,10 @@ impl SortedSet {
         }
     }
 
-    /// Visits some members, in no order, and returns the cursor to go on with, or 0 after the last.
-    /// It begins with 0.
+    /// Visits some members, in no order, and returns the cursor for the next call, 0 after the last one. A scan begins
+    /// with 0.
     ///
-    /// However the set changes between the calls, a member that stays from beginning to end is visited
-    /// at least once.
+    /// However the set changes between the calls, a member that stays during the whole scan is visited at least once.
     pub fn scan(&self, cursor: u64, mut visit: impl FnMut(Element<'_>, f64)) -> u64 {
         match &self.repr {
             Repr::Small(_) => {
@@ -304,14 +302,14 @@ impl SortedSet {
         }
     }
 
-    /// Some member, each with the same probability; `None` only if there is none.
+    /// Returns a random member, each with the same probability; `None` only if there is none.
     #[must_use]
     pub fn sample(&self, random: &mut Random) -> Option<(Element<'_>, f64)> {
         let rank = random.below(self.len());
         self.range(rank..rank + 1).next()
     }
 
-    /// Draws this many times a member, each with the same probability.
+    /// Draws this many times a random member, each with the same probability.
     pub fn sample_repeatedly<'s>(
         &'s self,
         count: usize,
@@ -330,7 +328,7 @@ impl SortedSet {
         }
     }
 
-    /// A copy.
+    /// Returns a copy.
     pub fn duplicate(&self) -> Self {
         Self {
             repr: match &self.repr {
@@ -340,9 +338,9 @@ impl SortedSet {
         }
     }
 
-    /// Shows members with their scores as they were when the snapshot began, each in one slice, in no order. `visit`
-    /// says how many bytes it makes of one, and a slice ends when these are `bytes_max`, or somewhat
-    /// more. After the last slice the snapshot is over.
+    /// Visits members with their scores as they were when the snapshot began, each in one slice, in no order. `visit`
+    /// returns the bytes it produced for one, and a slice ends once these reach `bytes_max`. After the last slice the
+    /// snapshot is over.
     pub fn snapshot_slice(
         &mut self,
         bytes_max: usize,
@@ -372,7 +370,7 @@ impl SortedSet {
     #[inline]
     pub unsafe fn from_raw(form: Form, pointer: NonNull<u8>) -> Self {
         let repr = if form == Form::SortedSetTree {
-            // SAFETY: with this form the pointer is that of a box, by the caller's promise.
+            // SAFETY: the caller guarantees that with this form the pointer is that of a box.
             Repr::Large(unsafe { RawBox::from_raw(pointer.cast()) })
         } else {
             // SAFETY: otherwise it is that of a block.

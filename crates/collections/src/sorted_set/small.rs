@@ -1,8 +1,8 @@
 //! A small sorted set: alternating members and scores in one block, ordered by both.
 //!
-//! An integral score is an integer element. Other scores, and negative zero, are their eight bytes, big-endian; if these
-//! happen to be the text of an integer, a zero byte precedes them, because the block would store such a text as an
-//! integer.
+//! An integral score is an integer element. Other scores, and negative zero, are their eight bytes, big-endian. If
+//! these happen to be the text of an integer, a zero byte precedes them, because the block would store such a text as
+//! an integer.
 
 use std::cmp::Ordering;
 use std::ops::Range;
@@ -14,22 +14,22 @@ use crate::text_int::{IntText, parse_int};
 /// Elements of a pair.
 const PAIR: usize = 2;
 
-/// The limit of a small sorted set, whatever is configured: searching is linear.
-/// Tests have smaller limits.
+/// Maximum number of members of a small sorted set, whatever is configured: searching is linear. Tests have smaller
+/// limits.
 const MEMBERS_MAX: usize = if cfg!(test) { 1 << 10 } else { 1 << 20 };
 
-/// Nor more bytes than this, with a member that is new: far from where a block ends.
+/// Maximum number of bytes including a new member: far below the limit of a block.
 const BYTES_MAX: usize = if cfg!(test) { 1 << 16 } else { 1 << 30 };
 
 const _: () = assert!(PAIR * MEMBERS_MAX <= Packed::LEN_MAX && 2 * BYTES_MAX <= Packed::BYTES_MAX);
 
-/// Whole numbers below this are integers and doubles alike.
+/// Whole numbers below this are exact as integers and as doubles.
 const WHOLE_MAX: f64 = (1u64 << 53) as f64;
 
-/// Room for a score that is no integer.
+/// Buffer for a score that is not an integer.
 type ScoreBytes = [u8; 9];
 
-/// How a score is kept.
+/// Returns a score in its stored form.
 fn element_of(score: f64, bytes: &mut ScoreBytes) -> Element<'_> {
     let whole = score as i64;
     if (whole as f64).to_bits() == score.to_bits() && score.abs() < WHOLE_MAX {
@@ -40,7 +40,7 @@ fn element_of(score: f64, bytes: &mut ScoreBytes) -> Element<'_> {
     Element::Bytes(&bytes[usize::from(!ambiguous)..])
 }
 
-/// The score encoded by an element.
+/// Returns the score encoded by an element.
 #[inline]
 fn score_of(element: Element<'_>) -> f64 {
     match element {
@@ -49,13 +49,13 @@ fn score_of(element: Element<'_>) -> f64 {
     }
 }
 
-/// Compares a member as it is kept with bytes.
+/// Compares a stored member with bytes.
 fn compare(member: Element<'_>, bytes: &[u8]) -> Ordering {
     member.bytes(&mut IntText::new()).cmp(bytes)
 }
 
 impl Bound<'_> {
-    /// Whether an entry is before this point.
+    /// Returns true if an entry is before this point.
     fn is_behind(&self, member: Element<'_>, score: f64) -> bool {
         match *self {
             Bound::Score(at, side) => score < at || score == at && side == Side::After,
@@ -97,39 +97,39 @@ impl Small {
         Self { packed: self.packed.duplicate() }
     }
 
-    /// Where a member is.
+    /// Returns the position of a member.
     #[inline]
     pub(super) fn find(&self, member: &[u8]) -> Option<Position> {
         self.packed.find(self.packed.start(), member, PAIR)
     }
 
-    /// The score of the member at a position.
+    /// Returns the score of the member at a position.
     #[inline]
     pub(super) fn score_at(&self, at: Position) -> f64 {
         score_of(self.packed.get(self.packed.next(at)))
     }
 
-    /// The number of entries before a point.
+    /// Returns the number of entries before a point.
     pub(super) fn rank_of(&self, bound: &Bound<'_>) -> usize {
         self.range(0..self.len())
             .take_while(|(member, score)| bound.is_behind(*member, *score))
             .count()
     }
 
-    /// Whether a further member of this length may be added.
+    /// Returns true if a new member of this length may be added.
     #[inline]
     pub(super) fn has_room_for(&self, member_len: usize) -> bool {
         self.len() < MEMBERS_MAX && self.packed.bytes_len().saturating_add(member_len) <= BYTES_MAX
     }
 
-    /// Adds a member that is not there.
+    /// Adds a member that does not exist.
     pub(super) fn add(&mut self, member: &[u8], score: f64) {
         let at = self.place(member, score);
         self.packed.insert(at, element_of(score, &mut ScoreBytes::default()));
         self.packed.insert(at, member);
     }
 
-    /// Where a new entry belongs.
+    /// Returns the position for a new entry.
     fn place(&self, member: &[u8], score: f64) -> Position {
         let point = Bound::Entry(score, member, Side::Before);
         // New entries are often the last.
@@ -178,11 +178,11 @@ impl Small {
 /// Entries of some ranks, from either end.
 #[derive(Clone)]
 pub(super) struct SmallIter<'a> {
-    /// The entries from the next one from the front on.
+    /// Entries from the next one from the front on.
     front: Iter<'a>,
-    /// The entries up to the next one from the back.
+    /// Entries up to the next one from the back.
     back: Iter<'a>,
-    /// How many are still to come, from either end.
+    /// Number of remaining entries, from either end.
     left: usize,
 }
 

@@ -104,7 +104,7 @@ fn pairs<'a>(entries: impl Iterator<Item = (Element<'a>, f64)>) -> Vec<(Vec<u8>,
     entries.map(|(member, score)| (member.to_vec(), score)).collect()
 }
 
-/// The bits of the scores, but for the sign of zero, which small sets do not keep.
+/// Returns the bits of the scores, except for the sign of zero, which small sets do not keep.
 fn bits(entries: &[(Vec<u8>, f64)]) -> Vec<(&[u8], u64)> {
     entries.iter().map(|(member, score)| (&member[..], (score + 0.0).to_bits())).collect()
 }
@@ -121,7 +121,7 @@ fn check(set: &SortedSet, model: &Model) {
     }
 }
 
-/// Looks for everything that can be asked for.
+/// Checks all searches.
 fn check_searches(set: &SortedSet, model: &Model) {
     let entries = in_order(model);
     for (rank, (member, score)) in entries.iter().enumerate() {
@@ -184,7 +184,7 @@ proptest! {
         check_searches(&set, &model);
         check(&set.duplicate(), &model);
         let (form, pointer) = set.into_raw();
-        // SAFETY: they come from `into_raw`.
+        // SAFETY: both come from `into_raw`.
         check(&unsafe { SortedSet::from_raw(form, pointer) }, &model);
     }
 
@@ -228,7 +228,7 @@ proptest! {
 /// A test of a member.
 type Test<'a> = &'a dyn Fn(&[u8]) -> bool;
 
-/// What a walk over members in the order of scores meets, given a test of a member for each bound.
+/// Returns the members that a walk in score order meets, given a test for each bound.
 fn walked(
     members: &[Vec<u8>],
     (above, below): (impl Fn(&[u8]) -> bool, impl Fn(&[u8]) -> bool),
@@ -262,8 +262,8 @@ fn walked(
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(effort(256)))]
 
-    /// Members with different scores: what is found in a small set is what a walk meets, and so it is in a large one
-    /// where only one place is the first member of the range.
+    /// Members with different scores: a small set returns the members that a walk meets, and so does a large one if
+    /// only one position is the first member of the range.
     #[test]
     fn ranges_of_members_with_different_scores_are_walks(
         entries in prop::collection::btree_map(vec(b'a'..b'd', 0..3), 0..4_u8, 2..30),
@@ -360,7 +360,7 @@ fn repeated_draws_find_all_members_of_any_sorted_set() {
     }
 }
 
-/// Limits of the configuration that no block could hold.
+/// Configured limits that no block could hold.
 #[test]
 fn limits_beyond_what_a_block_holds_are_not_followed() {
     let limits = PackedLimits { entries_max: usize::MAX, value_len_max: usize::MAX };

@@ -3,7 +3,7 @@
 //! The bytes begin with the field names of the block's first entry, preceded by their number. Then come the
 //! entries:
 //!
-//! | what | meaning |
+//! | part | meaning |
 //! |---|---|
 //! | number | bytes of the body |
 //! | body: byte | bit 0: the entry is deleted, bit 1: its names are those at the block's beginning |
@@ -12,8 +12,8 @@
 //! | body: number, texts | how many fields, and names and values in turn; with bit 1 values only |
 //! | back number | bytes of all of the above |
 //!
-//! `code.rs` defines number, back number and text. Entries are in ascending order, including deleted ones, which
-//! only their flag marks until the block is compacted.
+//! `code.rs` defines number, back number and text. Entries are in ascending order, including deleted ones, which only
+//! a flag marks until the block is compacted.
 
 use crate::packed::Element;
 use crate::size_class::size_class;
@@ -29,13 +29,13 @@ const SAME_NAMES: u8 = 2;
 /// An entry of a stream.
 #[derive(Debug, Clone, Copy)]
 pub struct Entry<'a> {
-    /// Its identity.
+    /// Its ID.
     pub id: StreamId,
     fields: Fields<'a>,
 }
 
 impl<'a> Entry<'a> {
-    /// Names and values of its fields, in the order in which they were given.
+    /// Returns names and values of its fields, in the given order.
     #[inline]
     pub fn fields(&self) -> Fields<'a> {
         self.fields
@@ -67,7 +67,7 @@ impl OwnedFields {
 #[derive(Debug, Clone, Copy)]
 pub struct Fields<'a> {
     left: usize,
-    /// Where the names are, if not beside the values.
+    /// The names, if they are stored separately from the values.
     names: Option<Reader<'a>>,
     values: Reader<'a>,
 }
@@ -89,7 +89,7 @@ impl<'a> Iterator for Fields<'a> {
 
 impl ExactSizeIterator for Fields<'_> {}
 
-/// The fields of an entry that is to be added: names and values.
+/// The fields of a new entry: names and values.
 pub trait NewFields<'f>: ExactSizeIterator<Item = (&'f [u8], &'f [u8])> + Clone {}
 
 impl<'f, T: ExactSizeIterator<Item = (&'f [u8], &'f [u8])> + Clone> NewFields<'f> for T {}
@@ -99,37 +99,37 @@ impl<'f, T: ExactSizeIterator<Item = (&'f [u8], &'f [u8])> + Clone> NewFields<'f
 /// Invariant: a block has at least one entry that is not deleted, except while it is being changed.
 #[derive(Debug, Clone)]
 pub(super) struct Block {
-    /// What identities are relative to: that of the entry that began the block, which may be gone.
+    /// Base of the block's IDs: that of the entry that began the block, which may be deleted.
     base: StreamId,
-    /// That of the last entry, deleted or not.
+    /// ID of the last entry, deleted or not.
     last: StreamId,
     live: usize,
     deleted: usize,
     bytes: Vec<u8>,
 }
 
-/// What [`Block::delete`] found.
+/// Outcome of [`Block::delete`].
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Deleted {
-    /// No such entry.
+    /// The entry does not exist.
     Absent,
-    /// There are other entries.
+    /// Deleted; there are other entries.
     Done,
-    /// It was the last one, and the block should go.
+    /// It was the last one, and the block should be removed.
     Last,
 }
 
-/// An entry where it stands.
+/// A stored entry.
 #[derive(Clone, Copy)]
 struct Found<'a> {
     flags: u8,
     entry: Entry<'a>,
-    /// Where the next one begins.
+    /// Start of the next one.
     end: usize,
 }
 
 impl Block {
-    /// A block that begins with this entry.
+    /// Creates a block that begins with this entry.
     pub(super) fn new<'f>(id: StreamId, fields: impl NewFields<'f>) -> Self {
         let mut bytes = Vec::new();
         put_number(&mut bytes, fields.len() as u64);
@@ -139,38 +139,38 @@ impl Block {
         block
     }
 
-    /// Entries that are not deleted.
+    /// Returns the number of entries that are not deleted.
     #[inline]
     pub(super) fn live(&self) -> usize {
         self.live
     }
 
-    /// No entry has a higher identity, not even a deleted one.
+    /// Returns an upper bound of the IDs, including deleted entries.
     #[inline]
     pub(super) fn last(&self) -> StreamId {
         self.last
     }
 
-    /// What the allocator takes for the bytes.
+    /// Returns the allocated size of the bytes.
     #[inline]
     pub(super) fn allocated_bytes(&self) -> usize {
         size_class(self.bytes.capacity())
     }
 
-    /// No entry has a lower identity. Where a block is found by.
+    /// Returns a lower bound of the IDs, which is the key of the block.
     #[inline]
     pub(super) fn base(&self) -> StreamId {
         self.base
     }
 
-    /// Whether it may take an entry of this many bytes more. Deleted entries count.
+    /// Returns true if it may take another entry of this many bytes. Deleted entries count.
     pub(super) fn fits(&self, entry_bytes: usize, limits: StreamLimits) -> bool {
         let below = |value: usize, max: usize| max == 0 || value < max;
         below(self.live + self.deleted, limits.node_entries_max)
             && below(self.bytes.len().saturating_add(entry_bytes), limits.node_bytes_max)
     }
 
-    /// Whether it has become too large by insertions in its middle, and can be split.
+    /// Returns true if insertions in its middle have made it too large, and it can be split.
     pub(super) fn should_split(&self, limits: StreamLimits) -> bool {
         let above = |value: usize, max: usize| max != 0 && value > max;
         self.live >= 2
@@ -178,7 +178,7 @@ impl Block {
                 || above(self.bytes.len(), limits.node_bytes_max))
     }
 
-    /// Gives back what the bytes do not need, since nothing will be appended soon.
+    /// Frees unused capacity, since nothing will be appended soon.
     pub(super) fn seal(&mut self) {
         self.bytes.shrink_to_fit();
     }
@@ -193,8 +193,8 @@ impl Block {
         self.live += 1;
     }
 
-    /// Adds an entry that comes before the last one, and not before the base. `false` if there is one
-    /// with this identity, which stays as it is.
+    /// Adds an entry that comes before the last one, and not before the base. `false` if one with this ID exists,
+    /// which stays unchanged.
     pub(super) fn insert<'f>(&mut self, id: StreamId, fields: impl NewFields<'f>) -> bool {
         let at = self.seek(id);
         if at < self.bytes.len() {
@@ -221,7 +221,7 @@ impl Block {
         true
     }
 
-    /// Cuts off the second half of the entries as a block of its own. There must be two.
+    /// Splits off the second half of the entries as a new block. There must be two.
     pub(super) fn split(&mut self) -> Block {
         debug_assert!(self.live >= 2, "two halves with entries");
         self.compact();
@@ -246,7 +246,7 @@ impl Block {
         half
     }
 
-    /// Takes the last entry away if it has this identity and is not deleted, as if it had never been added.
+    /// Removes the last entry if it has this ID and is not deleted, as if it had never been added.
     pub(super) fn withdraw(&mut self, id: StreamId) -> Deleted {
         let last = self.start_of_last();
         let found = self.found(last);
@@ -262,13 +262,13 @@ impl Block {
         Deleted::Done
     }
 
-    /// Where the last entry begins, deleted or not.
+    /// Returns the start of the last entry, deleted or not.
     fn start_of_last(&self) -> usize {
         let (len, end) = back_number(&self.bytes, self.bytes.len());
         end - len as usize
     }
 
-    /// Deletes the entry with this identity, after `visit` has seen it.
+    /// Deletes the entry with this ID, after `visit` has seen it.
     pub(super) fn delete(&mut self, id: StreamId, visit: impl FnOnce(&Entry<'_>)) -> Deleted {
         let at = self.seek(id);
         if at >= self.bytes.len() {
@@ -284,8 +284,8 @@ impl Block {
         if self.live == 0 { Deleted::Last } else { Deleted::Done }
     }
 
-    /// Deletes entries from the beginning on, while `more` says so of the next one. Returns how many,
-    /// and the last of them.
+    /// Deletes entries from the beginning on, while `more` returns true for the next one. Returns their number, and
+    /// the last of them.
     pub(super) fn delete_while(
         &mut self,
         mut more: impl FnMut(StreamId) -> bool,
@@ -332,12 +332,12 @@ impl Block {
         }
     }
 
-    /// The first entry that is not deleted.
+    /// Returns the first entry that is not deleted.
     pub(super) fn first(&self) -> Option<Entry<'_>> {
         self.next(&mut self.entries_at())
     }
 
-    /// Where the entries begin that are not before `id`.
+    /// Returns the start of the entries that are not before `id`.
     pub(super) fn seek(&self, id: StreamId) -> usize {
         let mut at = self.entries_at();
         if id > self.last {
@@ -355,12 +355,12 @@ impl Block {
         at
     }
 
-    /// Where the entries end that are not behind `id`.
+    /// Returns the end of the entries that are not after `id`.
     pub(super) fn seek_end(&self, id: StreamId) -> usize {
         id.next().map_or(self.bytes.len(), |next| self.seek(next))
     }
 
-    /// The entry at `at` or the first one behind it that is not deleted; `at` goes behind it.
+    /// Returns the first entry from `at` on that is not deleted, and moves `at` after it.
     pub(super) fn next(&self, at: &mut usize) -> Option<Entry<'_>> {
         while *at < self.bytes.len() {
             let found = self.found(*at);
@@ -372,7 +372,7 @@ impl Block {
         None
     }
 
-    /// The last entry before `at` that is not deleted; `at` goes before it.
+    /// Returns the last entry before `at` that is not deleted, and moves `at` before it.
     pub(super) fn previous(&self, at: &mut usize) -> Option<Entry<'_>> {
         let begin = self.entries_at();
         while *at > begin {
@@ -386,17 +386,17 @@ impl Block {
         None
     }
 
-    /// Where the entries begin.
+    /// Returns the start of the entries.
     pub(super) fn entries_at(&self) -> usize {
         self.bytes.len() - self.names().1.rest.len()
     }
 
-    /// Where the entries end.
+    /// Returns the end of the entries.
     pub(super) fn end(&self) -> usize {
         self.bytes.len()
     }
 
-    /// The names at the beginning, how many, and a reader behind them.
+    /// Returns the names at the beginning, a reader after them, and their number.
     fn names(&self) -> (Reader<'_>, Reader<'_>, usize) {
         let mut reader = Reader { rest: &self.bytes };
         let count = reader.number() as usize;
@@ -407,7 +407,7 @@ impl Block {
         (names, reader, count)
     }
 
-    /// Behind the entry at `at`.
+    /// Returns the end of the entry at `at`.
     #[inline]
     fn end_of(&self, at: usize) -> usize {
         let mut reader = Reader { rest: &self.bytes[at..] };
@@ -461,21 +461,21 @@ impl Block {
         self.deleted -= 1;
     }
 
-    /// So what is deleted takes at most as many entries as what is not, and each deletion pays for the
-    /// copy of two entries at most.
+    /// Compacts if more entries are deleted than live. So deleted entries are at most as many as live ones, and each
+    /// deletion pays for the copy of at most two entries.
     fn compact_if_worth_it(&mut self) {
         if self.deleted > self.live && self.live > 0 {
             self.compact();
         }
     }
 
-    /// The identity as it is in an entry.
+    /// Returns the ID in its stored form.
     fn id_parts(&self, id: StreamId) -> (u64, u64) {
         let ms = id.ms - self.base.ms;
         (ms, if ms == 0 { id.seq - self.base.seq } else { id.seq })
     }
 
-    /// Whether an entry of these fields does without names of its own.
+    /// Returns true if an entry with these fields needs no names of its own.
     fn has_names_of<'f>(&self, fields: impl NewFields<'f>) -> bool {
         let (mut names, _, count) = self.names();
         count == fields.len()
@@ -503,7 +503,7 @@ fn put_entry<'f>(
         }
         put_text(out, value);
     }
-    // Only now is the length known that goes before it.
+    // The length before the body is known only now.
     let body_len = out.len() - start;
     let head_len = number_len(body_len as u64);
     put_number(out, body_len as u64);
@@ -511,7 +511,7 @@ fn put_entry<'f>(
     put_back_number(out, (head_len + body_len) as u64);
 }
 
-/// How many bytes `put_entry` appends at most. Only integers take fewer.
+/// Returns an upper bound of the bytes that `put_entry` appends. Only integers take fewer.
 fn entry_len_max<'f>((ms, seq): (u64, u64), same_names: bool, fields: impl NewFields<'f>) -> usize {
     let head = 1 + number_len(ms) + number_len(seq) + number_len(fields.len() as u64);
     let texts = fields
@@ -520,8 +520,8 @@ fn entry_len_max<'f>((ms, seq): (u64, u64), same_names: bool, fields: impl NewFi
     body_len + 2 * number_len(body_len as u64 + 10)
 }
 
-/// Makes room for `more` bytes; a quarter more than there are, if it has to be moved, so that
-/// appending copies each byte a few times altogether.
+/// Reserves room for `more` bytes; a reallocation adds a quarter, so that appending copies each byte a few times in
+/// total.
 fn reserve(bytes: &mut Vec<u8>, more: usize) {
     if bytes.capacity() - bytes.len() < more {
         let wanted = size_class(bytes.len() + more.max(bytes.len() / 4));

@@ -14,52 +14,52 @@ use crate::stream::{StreamId, StreamLimits};
 /// - Every block has an entry that is not deleted.
 #[derive(Debug, Clone, Default)]
 pub(super) struct Blocks {
-    /// All blocks but the last one, by their bases.
+    /// All blocks but the last one, by their base.
     sealed: BTreeMap<StreamId, Block>,
-    /// The last block, beside the others since most additions and many reads go there.
+    /// The last block, kept separately since most additions and many reads are there.
     tail: Option<Block>,
-    /// Entries that are not deleted.
+    /// Number of entries that are not deleted.
     len: usize,
     /// Sum over all blocks.
     block_bytes: usize,
 }
 
-/// What a stream is cut down to.
+/// Entries that trimming keeps.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Keep {
     /// This many of the newest entries.
     Newest(usize),
-    /// The entries that are not before this identity.
+    /// The entries that are not before this ID.
     From(StreamId),
 }
 
-/// How a stream is trimmed.
+/// Parameters of trimming.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Trim {
-    /// What is to be left.
+    /// Entries to keep.
     pub keep: Keep,
-    /// How exactly.
+    /// Precision of trimming.
     pub precision: TrimPrecision,
 }
 
-/// How exactly a stream is trimmed.
+/// Precision of trimming.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum TrimPrecision {
-    /// Nothing more and nothing less.
+    /// Exactly the entries to be removed.
     Exact,
-    /// Whole blocks, as long as nothing goes that is to be kept.
+    /// Whole blocks, without removing any entry that should be kept.
     Blocks {
-        /// Entries to remove, at most; 0 for any number.
+        /// Maximum number of entries to remove; 0 for no limit.
         limit: usize,
     },
 }
 
-/// What was trimmed.
+/// Result of trimming.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct Trimmed {
-    /// The number of entries.
+    /// Number of removed entries.
     pub count: usize,
-    /// Nothing is left that is not behind this; `None` if nothing was trimmed.
+    /// All remaining entries are after this ID; `None` if nothing was trimmed.
     pub through: Option<StreamId>,
 }
 
@@ -69,7 +69,7 @@ impl Blocks {
         self.len
     }
 
-    /// Number of blocks.
+    /// Returns the number of blocks.
     pub(super) fn count(&self) -> usize {
         self.sealed.len() + usize::from(self.tail.is_some())
     }
@@ -78,7 +78,7 @@ impl Blocks {
         self.block_bytes + tree_bytes::<StreamId, Block>(self.sealed.len())
     }
 
-    /// What `allocated_bytes` is without its account.
+    /// Recomputes the sum behind `allocated_bytes`.
     pub(super) fn recount(&mut self) {
         let blocks = self.sealed.values().chain(&self.tail);
         self.block_bytes = blocks.map(Block::allocated_bytes).sum();
@@ -138,7 +138,7 @@ impl Blocks {
         }
     }
 
-    /// Adds an entry anywhere. `false` if there is one with this identity, which stays as it is.
+    /// Adds an entry anywhere. `false` if one with this ID exists, which stays unchanged.
     pub(super) fn insert<'f>(
         &mut self,
         id: StreamId,
@@ -198,7 +198,7 @@ impl Blocks {
         inserted
     }
 
-    /// Takes the last entry away if it has this identity; `false` if it has another one.
+    /// Removes the last entry if it has this ID; `false` if it has another one.
     pub(super) fn withdraw(&mut self, id: StreamId) -> bool {
         let Some(tail) = &mut self.tail else { return false };
         match change(tail, &mut self.block_bytes, |block| block.withdraw(id)) {
@@ -210,7 +210,7 @@ impl Blocks {
         true
     }
 
-    /// Removes an entry, after `visit` has seen it. Returns whether there was one.
+    /// Removes an entry, after `visit` has seen it. Returns true if it existed.
     pub(super) fn remove(&mut self, id: StreamId, visit: impl FnOnce(&Entry<'_>)) -> bool {
         let account = &mut self.block_bytes;
         let in_tail = self.tail.as_mut().filter(|block| block.base() <= id);
@@ -265,7 +265,7 @@ impl Blocks {
         trimmed
     }
 
-    /// How many entries are in the first blocks that go as a whole.
+    /// Returns the number of entries in the first blocks that are removed as a whole.
     pub(super) fn count_to_trim(&self, keep: Keep, limit: usize) -> usize {
         let mut count = 0;
         for block in self.sealed.values().chain(&self.tail) {
@@ -303,13 +303,13 @@ impl Blocks {
         let (live, base) = (block.live(), block.base());
         self.len -= count;
         if live == 0 {
-            // Nothing was to be kept but deleted entries.
+            // Only deleted entries would remain.
             self.drop_block_of(base);
         }
         (count, through)
     }
 
-    /// Takes the block away in which `id` is or was.
+    /// Removes the block that contains or contained `id`.
     fn drop_block_of(&mut self, id: StreamId) {
         let dropped = if self.tail.as_ref().is_some_and(|block| block.base() <= id) {
             let last_sealed = self.sealed.pop_last().map(|(_, block)| block);
@@ -327,7 +327,7 @@ impl Blocks {
     }
 }
 
-/// What Redis compares with the limit of a node's bytes.
+/// Returns the size that Redis compares with the byte limit of a node.
 fn entry_bytes<'f>(fields: impl NewFields<'f>) -> usize {
     fields.map(|(name, value)| name.len() + value.len()).sum()
 }

@@ -1,13 +1,13 @@
 //! The encoding of numbers and strings in a block.
 //!
 //! - A *number* has seven bits a byte, the lowest first; all bytes but the last have bit 7 set.
-//! - A *back number* is the same from right to left, so that it can be read from its end.
-//! - A *text* is a head and perhaps bytes. Bit 0 of the head's first byte is the type, six more
-//!   bits of that byte are the lowest of a number, and if bit 7 is set the rest follows as a number.
-//!   With bit 0 clear the number is a length and the bytes follow; with bit 0 set, the text is the
-//!   canonical decimal text of the integer whose zigzag form the number is.
+//! - A *back number* is a number stored from right to left, so that it can be read from its end.
+//! - A *text* is a head and perhaps bytes. Bit 0 of the head's first byte is the type, six more bits of that byte are
+//!   the lowest of a number, and if bit 7 is set the rest follows as a number. With bit 0 clear the number is a length
+//!   and the bytes follow; with bit 0 set, the text is the canonical decimal text of an integer, and the number is its
+//!   zigzag form.
 //!
-//! The bytes are our own, so readers trust them.
+//! This process wrote the bytes, so readers trust them.
 
 use crate::packed::Element;
 
@@ -20,7 +20,7 @@ pub(super) fn put_number(out: &mut Vec<u8>, mut number: u64) {
     out.push(number as u8);
 }
 
-/// How many bytes a number or back number takes.
+/// Returns the length of a number or back number in bytes.
 pub(super) fn number_len(number: u64) -> usize {
     (u64::BITS - (number | 1).leading_zeros()).div_ceil(7) as usize
 }
@@ -32,7 +32,7 @@ pub(super) fn put_back_number(out: &mut Vec<u8>, number: u64) {
     out[start..].reverse();
 }
 
-/// The back number before `end`, and where it begins.
+/// Returns the back number before `end`, and its start.
 pub(super) fn back_number(bytes: &[u8], end: usize) -> (u64, usize) {
     let (mut number, mut shift, mut at) = (0, 0, end);
     loop {
@@ -47,7 +47,7 @@ pub(super) fn back_number(bytes: &[u8], end: usize) -> (u64, usize) {
 
 /// Bit 0 of a text's head.
 const INTEGER: u8 = 1;
-/// How many bits of its number the first byte of a head has.
+/// Number of bits of the number in the first byte of a head.
 const HEAD_BITS: u32 = 6;
 const HEAD_NUMBER_MAX: u64 = (1 << HEAD_BITS) - 1;
 
@@ -62,7 +62,7 @@ pub(super) fn put_text(out: &mut Vec<u8>, bytes: &[u8]) {
     }
 }
 
-/// How many bytes `put_text` appends at most. Only integers take fewer.
+/// Returns an upper bound of the bytes that `put_text` appends. Only integers take fewer.
 pub(super) fn text_len_max(bytes: &[u8]) -> usize {
     let len = bytes.len() as u64;
     let head = if len <= HEAD_NUMBER_MAX { 1 } else { 1 + number_len(len >> HEAD_BITS) };
@@ -79,10 +79,10 @@ fn put_head(out: &mut Vec<u8>, kind: u8, number: u64) {
     }
 }
 
-/// Reads one thing after the other.
+/// Sequential reader.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Reader<'a> {
-    /// What has not been read.
+    /// Bytes that have not been read.
     pub(super) rest: &'a [u8],
 }
 

@@ -8,33 +8,33 @@ use crate::size_class::size_class;
 use crate::stream::StreamId;
 use crate::stream::tree_bytes::tree_bytes;
 
-/// A group of consumers that share the entries.
+/// A consumer group: consumers that share the entries.
 #[derive(Debug, Clone)]
 pub struct Group {
     last_delivered: StreamId,
     entries_read: Option<u64>,
-    /// Invariant: these are the pending entries of all consumers, and each says which.
+    /// Invariant: these are the pending entries of all consumers, each with its consumer.
     pending: BTreeMap<StreamId, Pending>,
-    /// By number. The place of a removed consumer is given to the next new one.
+    /// By number. The slot of a removed consumer is reused for the next new one.
     consumers: Vec<Option<Consumer>>,
     numbers: BTreeMap<Arc<[u8]>, ConsumerNumber>,
     vacant: Vec<ConsumerNumber>,
-    /// Names and sets of all consumers.
+    /// Memory of names and sets of all consumers.
     consumer_bytes: usize,
 }
 
-/// Which consumer of a group; good until it is removed.
+/// Number of a consumer in its group; valid until the consumer is removed.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub struct ConsumerNumber(u32);
 
 /// An entry that was delivered and not acknowledged. The entry itself may have been removed since.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Pending {
-    /// To whom it was delivered last.
+    /// Consumer of the last delivery.
     pub consumer: ConsumerNumber,
-    /// How often it was delivered.
+    /// Number of deliveries.
     pub deliveries: u32,
-    /// When it was delivered last, in milliseconds since 1970.
+    /// Time of the last delivery, in milliseconds since 1970.
     pub delivered_ms: u64,
 }
 
@@ -42,31 +42,31 @@ pub struct Pending {
 #[derive(Debug, Clone)]
 pub struct Consumer {
     name: Arc<[u8]>,
-    /// When it last tried something, in milliseconds since 1970.
+    /// Time of its last attempted interaction, in milliseconds since 1970.
     pub seen_ms: u64,
-    /// When it last got or claimed an entry; `None` for never.
+    /// Time at which it last received or claimed an entry; `None` for never.
     pub active_ms: Option<u64>,
     pending: BTreeSet<StreamId>,
 }
 
 impl Consumer {
-    /// Its name.
+    /// Returns its name.
     pub fn name(&self) -> &[u8] {
         &self.name
     }
 
-    /// How many entries are pending with it.
+    /// Returns the number of its pending entries.
     pub fn pending_len(&self) -> usize {
         self.pending.len()
     }
 
-    /// Which entries are pending with it, of those from `from` to `to`, in ascending order.
+    /// Returns its pending entries from `from` to `to`, in ascending order.
     pub fn pending(&self, from: StreamId, to: StreamId) -> btree_set::Range<'_, StreamId> {
         if from > to { Default::default() } else { self.pending.range(from..=to) }
     }
 
     fn own_bytes(&self) -> usize {
-        /// Both counts of an `Arc`.
+        /// The two counts of an `Arc`.
         const COUNTS: usize = 2 * size_of::<usize>();
         size_class(COUNTS + self.name.len()) + tree_bytes::<StreamId, ()>(self.pending.len())
     }
@@ -85,52 +85,52 @@ impl Group {
         }
     }
 
-    /// The highest entry that was delivered to any of its consumers.
+    /// Returns the highest entry that was delivered to any of its consumers.
     pub fn last_delivered(&self) -> StreamId {
         self.last_delivered
     }
 
-    /// How many entries it has read, if that is known.
+    /// Returns the number of entries it has read, if known.
     pub fn entries_read(&self) -> Option<u64> {
         self.entries_read
     }
 
-    /// How many entries are pending.
+    /// Returns the number of pending entries.
     pub fn pending_len(&self) -> usize {
         self.pending.len()
     }
 
-    /// The pending entries from `from` to `to`, in ascending order.
+    /// Returns the pending entries from `from` to `to`, in ascending order.
     pub fn pending(&self, from: StreamId, to: StreamId) -> btree_map::Range<'_, StreamId, Pending> {
         if from > to { Default::default() } else { self.pending.range(from..=to) }
     }
 
-    /// A pending entry.
+    /// Returns a pending entry.
     pub fn pending_entry(&self, id: StreamId) -> Option<Pending> {
         self.pending.get(&id).copied()
     }
 
-    /// How many consumers there are.
+    /// Returns the number of consumers.
     pub fn consumer_count(&self) -> usize {
         self.numbers.len()
     }
 
-    /// The consumers in the order of their names.
+    /// Returns the consumers in the order of their names.
     pub fn consumers(&self) -> impl Iterator<Item = &Consumer> {
         self.numbers.values().filter_map(|number| self.consumer(*number))
     }
 
-    /// The number of the consumer with this name.
+    /// Returns the number of the consumer with this name.
     pub fn consumer_number(&self, name: &[u8]) -> Option<ConsumerNumber> {
         self.numbers.get(name).copied()
     }
 
-    /// A consumer by its number.
+    /// Returns a consumer by its number.
     pub fn consumer(&self, number: ConsumerNumber) -> Option<&Consumer> {
         self.consumers.get(number.0 as usize)?.as_ref()
     }
 
-    /// A consumer by its name.
+    /// Returns a consumer by its name.
     pub fn consumer_named(&self, name: &[u8]) -> Option<&Consumer> {
         self.consumer(self.consumer_number(name)?)
     }
@@ -149,7 +149,7 @@ impl Group {
         assert_eq!(self.consumer_bytes, self.consumers().map(Consumer::own_bytes).sum::<usize>());
     }
 
-    /// A copy that shares nothing, so that both accounts are true.
+    /// Returns a copy that shares nothing, so that the memory of both is counted correctly.
     pub(super) fn duplicate(&self) -> Self {
         let mut copy = Self::new(self.last_delivered, self.entries_read);
         let mut numbers = BTreeMap::new();
@@ -207,7 +207,7 @@ fn vec_bytes<T>(vec: &Vec<T>) -> usize {
     if vec.capacity() == 0 { 0 } else { size_class(vec.capacity() * size_of::<T>()) }
 }
 
-/// A group for changing it. Keeps the stream's account of memory.
+/// Mutable access to a group. Maintains the stream's memory accounting.
 #[derive(Debug)]
 pub struct GroupMut<'a> {
     group: &'a mut Group,
@@ -235,18 +235,18 @@ impl<'a> GroupMut<'a> {
         Self { group, account, bytes_before }
     }
 
-    /// Says how far the group has read.
+    /// Sets the group's position.
     pub fn set_position(&mut self, last_delivered: StreamId, entries_read: Option<u64>) {
         self.group.last_delivered = last_delivered;
         self.group.entries_read = entries_read;
     }
 
-    /// The number of the consumer with this name, which is made if there is none.
+    /// Returns the number of the consumer with this name, which is created if it does not exist.
     pub fn consumer_or_new(&mut self, name: &[u8]) -> ConsumerNumber {
         self.group.consumer_or_new(name)
     }
 
-    /// Says when a consumer was seen and active.
+    /// Sets the times at which a consumer was seen and active.
     pub fn set_times(&mut self, number: ConsumerNumber, seen_ms: u64, active_ms: Option<u64>) {
         self.group.change_consumer(number, |consumer| {
             consumer.seen_ms = seen_ms;
@@ -254,8 +254,7 @@ impl<'a> GroupMut<'a> {
         });
     }
 
-    /// Removes a consumer with all that is pending there. Returns how much that was, or `None` if
-    /// there is no such consumer.
+    /// Removes a consumer with all its pending entries. Returns their number, or `None` if there is no such consumer.
     pub fn remove_consumer(&mut self, name: &[u8]) -> Option<usize> {
         let group = &mut *self.group;
         let number = group.numbers.remove(name)?;
@@ -268,8 +267,8 @@ impl<'a> GroupMut<'a> {
         Some(consumer.pending.len())
     }
 
-    /// Says that an entry is pending, and with whom, whatever was known of it before. Nothing happens
-    /// if there is no such consumer.
+    /// Sets an entry as pending with a consumer, whatever its state was before. Does nothing if there is no such
+    /// consumer.
     pub fn set_pending(&mut self, id: StreamId, pending: Pending) {
         let group = &mut *self.group;
         let known = group.change_consumer(pending.consumer, |consumer| consumer.pending.insert(id));
@@ -284,7 +283,7 @@ impl<'a> GroupMut<'a> {
         }
     }
 
-    /// Says that an entry is not pending. Returns whether it was.
+    /// Removes an entry from the pending ones. Returns true if it was pending.
     pub fn acknowledge(&mut self, id: StreamId) -> bool {
         let Some(pending) = self.group.pending.remove(&id) else {
             return false;

@@ -2,28 +2,28 @@
 
 use std::fmt;
 
-/// The identity of an entry of a stream. Entries are in the order of their identities.
+/// The ID of an entry of a stream. Entries are in the order of their IDs.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct StreamId {
-    /// Milliseconds since 1970, or whatever the client said.
+    /// Milliseconds since 1970, or any number that the client gave.
     pub ms: u64,
-    /// The number within the millisecond.
+    /// Sequence number within the millisecond.
     pub seq: u64,
 }
 
 impl StreamId {
-    /// The least identity, which no entry has.
+    /// The least ID, which no entry has.
     pub const MIN: Self = Self { ms: 0, seq: 0 };
-    /// The greatest identity.
+    /// The greatest ID.
     pub const MAX: Self = Self { ms: u64::MAX, seq: u64::MAX };
 
-    /// From its two parts.
+    /// Creates an ID from its two parts.
     #[inline]
     pub const fn new(ms: u64, seq: u64) -> Self {
         Self { ms, seq }
     }
 
-    /// The identity that follows, if there is one.
+    /// Returns the next ID, if there is one.
     pub const fn next(self) -> Option<Self> {
         match (self.seq.checked_add(1), self.ms.checked_add(1)) {
             (Some(seq), _) => Some(Self { ms: self.ms, seq }),
@@ -32,7 +32,7 @@ impl StreamId {
         }
     }
 
-    /// The identity before this one, if there is one.
+    /// Returns the ID before this one, if there is one.
     pub const fn previous(self) -> Option<Self> {
         match (self.seq.checked_sub(1), self.ms.checked_sub(1)) {
             (Some(seq), _) => Some(Self { ms: self.ms, seq }),

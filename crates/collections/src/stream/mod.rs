@@ -4,7 +4,7 @@
 //! be empty.
 //!
 //! There are two ways to change a stream. Commands maintain the counters: [`Stream::add`], [`Stream::delete`],
-//! [`Stream::trim`]. A log replays facts, which may come twice and in any order: [`Stream::insert`],
+//! [`Stream::trim`]. Replay of a log applies facts, which may come twice and in any order: [`Stream::insert`],
 //! [`Stream::remove`], [`Stream::remove_through`], [`Stream::set_state`], and everything about groups.
 
 mod block;
@@ -32,7 +32,7 @@ pub use self::id::StreamId;
 pub use self::range::{Ascending, Descending};
 use self::tree_bytes::tree_bytes;
 
-/// A stream: entries of fields in the order of their identities, and groups of consumers.
+/// A stream: entries of fields in the order of their IDs, and consumer groups.
 #[derive(Debug)]
 pub struct Stream {
     body: Box<Body>,
@@ -43,25 +43,25 @@ struct Body {
     blocks: Blocks,
     state: State,
     groups: BTreeMap<Box<[u8]>, Box<Group>>,
-    /// Groups and their names.
+    /// Memory of groups and their names.
     group_bytes: usize,
 }
 
 /// The metadata of a stream.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct State {
-    /// The highest identity ever given.
+    /// The highest ID ever given.
     pub last_id: StreamId,
-    /// The highest identity that was ever deleted (not trimmed).
+    /// The highest ID that was ever deleted (not trimmed).
     pub max_deleted_id: StreamId,
-    /// How many entries were ever added.
+    /// Number of entries ever added.
     pub entries_added: u64,
 }
 
 impl crate::Snapshotted for Stream {}
 
 impl Stream {
-    /// One without entries.
+    /// Creates an empty stream.
     #[expect(clippy::new_without_default, reason = "no caller needs a default")]
     pub fn new() -> Self {
         let blocks = Blocks::default();
@@ -70,14 +70,14 @@ impl Stream {
         Self { body: Box::new(body) }
     }
 
-    /// Number of entries.
+    /// Returns the number of entries.
     #[inline]
     #[expect(clippy::len_without_is_empty, reason = "an empty stream is one like others")]
     pub fn len(&self) -> usize {
         self.body.blocks.len()
     }
 
-    /// The bytes it owns, as the allocator counts them; of its ordered maps, an estimate.
+    /// Returns the bytes it owns, as the allocator counts them; for its ordered maps, an estimate.
     pub fn allocated_bytes(&self) -> usize {
         size_class(size_of::<Body>())
             + self.body.blocks.allocated_bytes()
@@ -85,12 +85,12 @@ impl Stream {
             + tree_bytes::<Box<[u8]>, Box<Group>>(self.body.groups.len())
     }
 
-    /// The name of its encoding that OBJECT ENCODING replies with.
+    /// Returns the name of its encoding for OBJECT ENCODING.
     pub fn encoding(&self) -> &'static str {
         "stream"
     }
 
-    /// A copy.
+    /// Returns a copy.
     pub fn duplicate(&self) -> Self {
         let mut copy = Self::new();
         copy.body.blocks = self.body.blocks.clone();
@@ -118,12 +118,12 @@ impl Stream {
     #[inline]
     pub unsafe fn from_raw(form: Form, pointer: NonNull<u8>) -> Self {
         debug_assert_eq!(form, Form::Stream);
-        // SAFETY: by the caller's promise the pointer is from `into_raw`, which leaked a box of this
-        // type, and is used once.
+        // SAFETY: the caller guarantees that the pointer is from `into_raw`, which leaked a box of this type, and is
+        // used once.
         Self { body: unsafe { Box::from_raw(pointer.cast().as_ptr()) } }
     }
 
-    /// The metadata.
+    /// Returns the metadata.
     #[inline]
     pub fn state(&self) -> State {
         self.body.state
@@ -134,38 +134,38 @@ impl Stream {
         self.body.state = state;
     }
 
-    /// The first entry.
+    /// Returns the first entry.
     pub fn first(&self) -> Option<Entry<'_>> {
         self.body.blocks.first()
     }
 
-    /// The last entry.
+    /// Returns the last entry.
     pub fn last(&self) -> Option<Entry<'_>> {
         self.descending(StreamId::MIN, StreamId::MAX).next()
     }
 
-    /// The entry with this identity.
+    /// Returns the entry with this ID.
     pub fn get(&self, id: StreamId) -> Option<Entry<'_>> {
         self.ascending(id, id).next()
     }
 
-    /// The entries from `from` to `to`, both included, the oldest first.
+    /// Returns the entries from `from` to `to`, both included, the oldest first.
     pub fn ascending(&self, from: StreamId, to: StreamId) -> Ascending<'_> {
         self.body.blocks.ascending(from, to)
     }
 
-    /// The entries from `from` to `to`, both included, the newest first.
+    /// Returns the entries from `from` to `to`, both included, the newest first.
     pub fn descending(&self, from: StreamId, to: StreamId) -> Descending<'_> {
         self.body.blocks.descending(from, to)
     }
 
-    /// In how many blocks the entries stand.
+    /// Returns the number of blocks.
     pub fn block_count(&self) -> usize {
         self.body.blocks.count()
     }
 
-    /// Adds an entry after all others: XADD. `false`, and nothing happens, if `id` is not above all
-    /// identities ever given.
+    /// Adds an entry after all others: XADD. Returns `false`, and does nothing, if `id` is not above all IDs ever
+    /// given.
     pub fn add<'f>(
         &mut self,
         id: StreamId,
@@ -178,16 +178,16 @@ impl Stream {
         }
         state.last_id = id;
         state.entries_added = state.entries_added.saturating_add(1);
-        // Replayed facts may have left an entry above the last identity.
+        // Replay may have left an entry above the last ID.
         self.body.blocks.insert(id, fields, limits)
     }
 
-    /// Deletes an entry: XDEL. Returns whether there was one.
+    /// Deletes an entry: XDEL. Returns true if it existed.
     pub fn delete(&mut self, id: StreamId) -> bool {
         self.delete_visited(id, |_| ())
     }
 
-    /// The same; `visit` sees the entry before.
+    /// As [`Stream::delete`]; `visit` sees the entry before.
     pub fn delete_visited(&mut self, id: StreamId, visit: impl FnOnce(&Entry<'_>)) -> bool {
         let deleted = self.body.blocks.remove(id, visit);
         if deleted {
@@ -202,7 +202,7 @@ impl Stream {
         self.body.blocks.trim(trim)
     }
 
-    /// How many entries [`Stream::trim`] would remove.
+    /// Returns the number of entries that [`Stream::trim`] would remove.
     pub fn count_to_trim(&self, trim: Trim) -> usize {
         match (trim.precision, trim.keep) {
             (TrimPrecision::Exact, Keep::Newest(max)) => self.len().saturating_sub(max),
@@ -214,8 +214,8 @@ impl Stream {
         }
     }
 
-    /// The fact that there is this entry. Returns whether that is news; an entry of this identity
-    /// stays as it is. Counters do not change.
+    /// Replays the addition of an entry. Returns true if it is new; an existing entry of this ID stays unchanged.
+    /// Counters do not change.
     pub fn insert<'f>(
         &mut self,
         id: StreamId,
@@ -225,46 +225,46 @@ impl Stream {
         self.body.blocks.insert(id, fields, limits)
     }
 
-    /// The fact that there is no such entry. Returns whether that is news. Counters do not change.
+    /// Replays the removal of an entry. Returns true if it existed. Counters do not change.
     pub fn remove(&mut self, id: StreamId) -> bool {
         self.body.blocks.remove(id, |_| ())
     }
 
-    /// Takes an entry back that was added after all others, if it is still the last one; `false` if it is not.
-    /// Counters do not change.
+    /// Removes an entry that was added after all others, if it is still the last one; `false` if it is not. Counters
+    /// do not change.
     pub fn withdraw(&mut self, id: StreamId) -> bool {
         self.body.blocks.withdraw(id)
     }
 
-    /// The fact that there is no entry up to this one. Returns how many there were.
+    /// Replays the removal of all entries up to this ID. Returns their number.
     pub fn remove_through(&mut self, id: StreamId) -> usize {
         let keep = id.next().map_or(Keep::Newest(0), Keep::From);
         self.trim(Trim { keep, precision: TrimPrecision::Exact }).count
     }
 
-    /// How many groups there are.
+    /// Returns the number of groups.
     pub fn group_count(&self) -> usize {
         self.body.groups.len()
     }
 
-    /// The groups in the order of their names.
+    /// Returns the groups in the order of their names.
     pub fn groups(&self) -> impl Iterator<Item = (&[u8], &Group)> {
         self.body.groups.iter().map(|(name, group)| (&**name, &**group))
     }
 
-    /// A group.
+    /// Returns a group.
     pub fn group(&self, name: &[u8]) -> Option<&Group> {
         self.body.groups.get(name).map(|group| &**group)
     }
 
-    /// A group for changing it.
+    /// Returns a group for changing it.
     pub fn group_mut(&mut self, name: &[u8]) -> Option<GroupMut<'_>> {
         let body = &mut *self.body;
         let group = body.groups.get_mut(name)?;
         Some(GroupMut::new(group, &mut body.group_bytes))
     }
 
-    /// A group for changing it, which is made if there is none.
+    /// Returns a group for changing it, which is created if it does not exist.
     pub fn group_or_new(&mut self, name: &[u8]) -> GroupMut<'_> {
         if !self.body.groups.contains_key(name) {
             self.put_group(name, Group::new(StreamId::MIN, None));
@@ -272,7 +272,7 @@ impl Stream {
         self.group_mut(name).expect("a group that is there, or was just made")
     }
 
-    /// Removes a group. Returns whether there was one.
+    /// Removes a group. Returns true if it existed.
     pub fn remove_group(&mut self, name: &[u8]) -> bool {
         let Some(group) = self.body.groups.remove(name) else {
             return false;
@@ -286,8 +286,8 @@ impl Stream {
         self.body.groups.insert(name.into(), Box::new(group));
     }
 
-    /// How many entries had been added when this identity was given, if that can be told: nothing
-    /// counts entries within a stream, so it is known at both ends only, and not beyond deletions.
+    /// Returns the number of entries added up to this ID, if it can be determined: entries within a stream are not
+    /// counted, so it is known at both ends only, and not beyond deletions.
     pub fn entries_added_at(&self, id: StreamId) -> Option<u64> {
         let State { last_id, max_deleted_id, entries_added } = self.state();
         if entries_added == 0 {
@@ -312,13 +312,13 @@ impl Stream {
         }
     }
 
-    /// `true` if an entry from `id` on may have been deleted.
+    /// Returns true if an entry from `id` on may have been deleted.
     pub fn has_gap_from(&self, id: StreamId) -> bool {
         let max_deleted_id = self.state().max_deleted_id;
         self.len() > 0 && max_deleted_id != StreamId::MIN && id <= max_deleted_id
     }
 
-    /// The number of entries that a group has not read yet, if it can be told.
+    /// Returns the number of entries that a group has not read yet, if it can be determined.
     pub fn lag(&self, group: &Group) -> Option<u64> {
         let State { max_deleted_id, entries_added, .. } = self.state();
         let position = group.last_delivered();
@@ -326,7 +326,7 @@ impl Stream {
         if entries_added == 0 {
             return Some(0);
         }
-        // All entries are ahead, and none of them is missing.
+        // All entries are unread, and none of them is missing.
         if position.max(max_deleted_id) < first.id {
             return Some(self.len() as u64);
         }
@@ -335,7 +335,8 @@ impl Stream {
         Some(entries_added.saturating_sub(read))
     }
 
-    /// Entries that a group has read with the entry `id`, after it has read `read` and got the one at `position`.
+    /// Returns the number of entries that a group has read with the entry `id`, given that it had read `read` entries
+    /// up to `position`.
     pub fn entries_read_at(
         &self,
         id: StreamId,

@@ -1,4 +1,4 @@
-//! Iterating over the entries of a stream.
+//! Iteration over the entries of a stream.
 
 use std::collections::btree_map;
 use std::iter::FusedIterator;
@@ -11,7 +11,7 @@ use crate::stream::block::{Block, Entry};
 pub struct Ascending<'a> {
     sealed: btree_map::Range<'a, StreamId, Block>,
     tail: Option<&'a Block>,
-    /// The block to go on with, and where in it.
+    /// Block to continue with, and the position in it.
     current: Option<(&'a Block, usize)>,
     to: StreamId,
 }
@@ -57,7 +57,7 @@ impl FusedIterator for Ascending<'_> {}
 #[derive(Debug, Clone)]
 pub struct Descending<'a> {
     sealed: btree_map::Range<'a, StreamId, Block>,
-    /// The block to go on with, and where in it.
+    /// Block to continue with, and the position in it.
     current: Option<(&'a Block, usize)>,
     from: StreamId,
 }

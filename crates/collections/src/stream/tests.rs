@@ -1,4 +1,4 @@
-//! Streams against a plain model.
+//! Streams compared with a plain model.
 
 use std::collections::BTreeMap;
 
@@ -40,7 +40,7 @@ fn any_id() -> impl Strategy<Value = StreamId> {
 
 #[derive(Debug, Clone)]
 enum Step {
-    /// Adds after the last one, this many milliseconds and numbers later.
+    /// Adds after the last one, with milliseconds and sequence number increased by these.
     Add(u64, u64, Fields),
     Insert(StreamId, Fields),
     Delete(StreamId),
@@ -81,7 +81,7 @@ struct Model {
 }
 
 impl Model {
-    /// Does the same to both, and compares what both say.
+    /// Applies the step to both, and compares the results.
     fn step(&mut self, stream: &mut Stream, step: Step) {
         match step {
             Step::Add(ms, seq, fields) => {
@@ -126,7 +126,7 @@ impl Model {
                 let next = before.last_id.max(last.unwrap_or_default()).next();
                 if let Some(id) = next {
                     assert!(stream.add(id, pairs(&fields), LIMITS));
-                    // One that was added before an entry that is gone is not at the end of its block.
+                    // An entry that was added before a deleted one is not at the end of its block.
                     assert!(stream.withdraw(id) || stream.remove(id));
                     stream.set_state(before);
                 }
@@ -394,7 +394,7 @@ fn an_entry_takes_two_thirds_of_what_it_takes_in_redis() {
 
 #[test]
 fn a_pending_entry_takes_less_than_in_redis() {
-    // There it is 146 bytes, by what its allocator says.
+    // Redis takes 146 bytes, by its allocator's count.
     let count = if cfg!(miri) { 300 } else { 20_000 };
     let mut stream = Stream::new();
     let mut group = stream.group_or_new(b"g");
@@ -442,7 +442,7 @@ fn what_a_group_has_read_is_known_at_both_ends() {
     assert_eq!(stream.lag(stream.group(b"g").unwrap()), None);
     stream.group_or_new(b"g").set_position(ids[3], Some(4));
     assert_eq!(stream.lag(stream.group(b"g").unwrap()), Some(1));
-    // All that is deleted is behind the first entry, and the group as well.
+    // All deleted entries are after the first entry, and so is the group's position.
     stream.remove_through(ids[2]);
     stream.group_or_new(b"g").set_position(ids[0], Some(1));
     assert_eq!(stream.lag(stream.group(b"g").unwrap()), Some(2));

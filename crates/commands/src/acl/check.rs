@@ -1,4 +1,4 @@
-//! Whether a user may make a call.
+//! Checks calls against the rules of a user.
 
 use tierce_wire::resp::Args;
 
@@ -6,7 +6,7 @@ use super::pattern::Permission;
 use super::user::User;
 use crate::command::{Command, KeyFlags};
 
-/// What of a call is denied.
+/// The part of a call that is denied.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
 pub enum Denial {
     /// The command.
@@ -24,7 +24,7 @@ pub enum Denial {
 }
 
 impl Denial {
-    /// What a client may know of it, without the name of the key or channel.
+    /// The message for a client, without the name of the key or channel.
     #[must_use]
     pub fn text(self, user: &User, command: &Command) -> String {
         match self {
@@ -37,7 +37,7 @@ impl Denial {
         }
     }
 
-    /// The same with the name, for an operator.
+    /// The message for an operator, with the name of the key or channel.
     #[must_use]
     pub fn full_text(self, user: &User, command: &Command, args: Args<'_>) -> Vec<u8> {
         let (index, kind) = match self {
@@ -52,7 +52,7 @@ impl Denial {
         text
     }
 
-    /// Why EXEC does not run a request that could be queued.
+    /// Reason why EXEC refuses a request that could be queued.
     #[must_use]
     pub fn text_in_exec(self) -> &'static str {
         match self {
@@ -66,10 +66,10 @@ impl Denial {
 }
 
 impl User {
-    /// Whether it may make a call, its name included: whether one of its selectors allows all of it.
+    /// Checks a call, including the name of its command. One selector has to allow all of it.
     ///
     /// # Errors
-    /// What is denied: the command if no selector allows it, and otherwise the last key or channel that one denied.
+    /// The denied part: the command if no selector allows it, otherwise the last denied key or channel.
     pub fn check(&self, command: &Command, args: Args<'_>) -> Result<(), Denial> {
         let mut worst = Denial::Command;
         for selector in self.selectors() {
@@ -81,7 +81,7 @@ impl User {
         Err(worst)
     }
 
-    /// Checks a request of another protocol: whether the user may run the equivalent command on these keys.
+    /// Checks a request of another protocol: the user needs the rights for the equivalent command on these keys.
     ///
     /// # Errors
     /// As [`check`](Self::check); the index is that of a key.
@@ -102,7 +102,7 @@ impl User {
         Err(worst)
     }
 
-    /// Whether it may make a call that also finds keys by what it reads, and does this with them.
+    /// Returns true if one selector allows a call that also finds keys by what it reads, with this use of all keys.
     #[must_use]
     pub fn may_use_all_keys(&self, command: &Command, args: Args<'_>, flags: KeyFlags) -> bool {
         let allows = |selector: &super::Selector| {

@@ -1,21 +1,21 @@
-//! Why a rule is refused, in the words of Redis.
+//! Errors for rules, in the words of Redis.
 
-/// Why a rule does not apply to a user.
+/// Reason why a rule does not apply to a user.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, thiserror::Error)]
 pub enum RuleError {
     /// It names a command, subcommand or category that does not exist.
     #[error("Unknown command or category name in ACL")]
     Unknown,
-    /// It is no rule.
+    /// It is not a valid rule.
     #[error("Syntax error")]
     Syntax,
-    /// It adds a pattern of keys where all keys match.
+    /// It adds a key pattern, but all keys match already.
     #[error(
         "Adding a pattern after the * pattern (or the 'allkeys' flag) is not valid and does not have any effect. \
          Try 'resetkeys' to start with an empty list of patterns"
     )]
     AfterAllKeys,
-    /// It adds a pattern of channels where all channels match.
+    /// It adds a channel pattern, but all channels match already.
     #[error(
         "Adding a pattern after the * pattern (or the 'allchannels' flag) is not valid and does not have any \
          effect. Try 'resetchannels' to start with an empty list of channels"
@@ -24,7 +24,7 @@ pub enum RuleError {
     /// It removes a password that the user does not have.
     #[error("The password you are trying to remove from the user does not exist")]
     NoSuchPassword,
-    /// It has something else in the place of a hash.
+    /// It has something other than a hash after the `#` or `!`.
     #[error(
         "The password hash must be exactly 64 characters and contain only lowercase hexadecimal characters"
     )]
@@ -34,10 +34,10 @@ pub enum RuleError {
     ArgumentOfSubcommand,
 }
 
-/// Why a list of rules is refused.
+/// Reason why a list of rules is refused.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub enum RulesError {
-    /// A selector begins with this rule, and does not end.
+    /// A selector begins with this rule and has no end.
     Unmatched(Vec<u8>),
     /// A rule does not apply.
     Rule {

@@ -1,5 +1,5 @@
-//! Users in a file (`aclfile`): a line `user name rule ...` for each. Empty lines and lines that begin with `#` say
-//! nothing.
+//! The users in an `aclfile`, one line `user name rule ...` each. Empty lines and lines that begin with `#` are
+//! ignored.
 
 use std::fs;
 use std::io;
@@ -11,15 +11,15 @@ use super::user::{Terms, User};
 use super::users::Users;
 use crate::config::{Settings, replace_file};
 
-/// Why a file is not loaded: all that is wrong with it.
+/// All errors in a file that could not be loaded.
 #[derive(Clone, PartialEq, Eq, Debug, thiserror::Error)]
 #[error("{0}")]
 pub struct FileError(String);
 
-/// Makes the users of a configuration, or those of its `aclfile`.
+/// Loads the users of the configuration, or those of its `aclfile`.
 ///
 /// # Errors
-/// If a rule is none, or the file cannot be read.
+/// If a rule is invalid, or the file cannot be read.
 pub fn load_configured(
     settings: &Settings,
     users: &Users,
@@ -42,7 +42,7 @@ pub fn load_configured(
     Ok(())
 }
 
-/// The same while clients may have users saved.
+/// Like [`load_configured`], for a running server: waits while a client saves or loads users.
 ///
 /// # Errors
 /// As [`load_configured`].
@@ -51,10 +51,10 @@ pub fn load(settings: &Settings, acl: &Acl, terms: Terms<'_>) -> Result<(), File
     load_configured(settings, &acl.users, terms)
 }
 
-/// The users of a file, whose names are of no user before.
+/// Reads the users of a file. Each has a new identity.
 ///
 /// # Errors
-/// If the file cannot be read, or has a line that is wrong.
+/// If the file cannot be read, or a line is invalid.
 fn read(path: &Path, users: &Users, terms: Terms<'_>) -> Result<Vec<User>, FileError> {
     let text = fs::read(path).map_err(|error| {
         let (path, reason) = (path.display(), crate::config::os_reason(&error));
@@ -63,10 +63,10 @@ fn read(path: &Path, users: &Users, terms: Terms<'_>) -> Result<Vec<User>, FileE
     parse(&text, path, users, terms)
 }
 
-/// The same of a text, which is said to be from there.
+/// Parses the text of such a file. `path` only appears in error messages.
 ///
 /// # Errors
-/// If a line is wrong.
+/// If a line is invalid.
 pub(super) fn parse(
     text: &[u8],
     path: &Path,
@@ -114,7 +114,7 @@ fn describe(error: &RulesError) -> String {
         RulesError::Unmatched(_) => "Unmatched parenthesis in selector definition.".to_owned(),
         RulesError::Rule { error: error @ super::RuleError::Syntax, .. } => format!("{error}."),
         RulesError::Rule { rule, error } => {
-            // Not the rule itself if it is a password.
+            // A rule with a password is not shown.
             let rule = match rule.first() {
                 Some(b'>' | b'<') => "(redacted)".into(),
                 _ => String::from_utf8_lossy(rule),
@@ -124,7 +124,7 @@ fn describe(error: &RulesError) -> String {
     }
 }
 
-/// Writes all users, one writer at a time. After a crash there is the old file or the new one.
+/// Writes all users; concurrent writers take turns. After a crash the file has either the old or the new content.
 ///
 /// # Errors
 /// If the file cannot be written.

@@ -1,6 +1,6 @@
-//! What the fuzz target for rules of users does with its bytes; see `tierce_wire::fuzzing`.
+//! Target that fuzzes rules of users; see `tierce_wire::fuzzing`.
 //!
-//! It panics when a guarantee is violated. Not part of the crate's interface.
+//! It panics if a guarantee is violated. This is not part of the crate's interface.
 
 use std::path::Path;
 use std::sync::LazyLock;
@@ -13,7 +13,7 @@ use crate::command::Table;
 
 static TABLE: LazyLock<Table> = LazyLock::new(crate::table);
 
-/// Calls that are checked against each user: with keys that are read, written and both, channels, a subcommand,
+/// Calls that are checked for each user. They read keys, write keys, do both, use channels or a subcommand, or use
 /// nothing.
 const CALLS: &[&[&[u8]]] = &[
     &[b"GET", b"a"],
@@ -25,8 +25,8 @@ const CALLS: &[&[&[u8]]] = &[
     &[b"PING"],
 ];
 
-/// Rules are refused, or make a user whose description makes the same user; so do the lines of a file. The first byte
-/// says which of the two the rest is: arguments of `ACL SETUSER`, one a line, or an `aclfile`.
+/// Each rule or file line is either refused or gives a user whose description recreates that user. Bit 0 of the first
+/// byte selects the format of the rest: arguments of `ACL SETUSER`, one a line, or an `aclfile`.
 pub fn acl_rules(data: &[u8]) {
     let Some((&parameters, input)) = data.split_first() else { return };
     let channels = if parameters & 2 == 0 { ChannelDefault::None } else { ChannelDefault::All };

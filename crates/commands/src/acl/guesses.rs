@@ -1,18 +1,18 @@
 //! Slows down password guessing.
 //!
-//! Attempts from one address queue in a lane, and so do attempts as one user, from wherever. A lane has some wrong
-//! passwords free. From then on it lets one attempt pass after the other, with a delay in between that grows with each
-//! further wrong password, up to [`DELAY_MS_MAX`]. So many connections guess no faster than one. Connections wait, but
-//! no thread does.
+//! Attempts wait in queues: one for each address and one for each user name. In each queue some wrong passwords are
+//! free. After them the queue admits one attempt at a time. The delay between two attempts grows with each wrong
+//! password, up to [`DELAY_MS_MAX`]. So many connections guess no faster than one. Only connections wait, never
+//! threads.
 //!
-//! Honest clients are not held up by their neighbours: once a user has authenticated from an address, the two have a
-//! lane of their own, and are in no other. Nor are they shut out by strangers: an address without wrong passwords of its
-//! own does not queue in the lane of a user. Its attempts wait once, for the delay of that lane. So a guesser with many
+//! Honest clients are not delayed by their neighbours: once a user has authenticated from an address, this pair has a
+//! queue of its own and uses no other. Strangers cannot shut them out either: an address without wrong passwords does
+//! not wait in the queue of the user. Its attempts wait once, for the current delay of that queue. A guesser with many
 //! addresses is slowed down at each of them.
 //!
-//! In a lane the newest attempt goes first in one second, since those that guess wait already, and the oldest one in the
-//! next. So no attempt waits for ever, however many clients with an old password come again and again: behind each
-//! that is older there are about two delays.
+//! A queue admits the newest attempt first in one second, because guessers already wait, and the oldest first in the
+//! next second. So every attempt is admitted at some time, even while many clients with an old password retry without
+//! pause: each older attempt costs about two delays.
 
 use std::collections::HashMap;
 use std::hash::{BuildHasher, RandomState};
@@ -20,46 +20,46 @@ use std::net::Ipv6Addr;
 
 use parking_lot::Mutex;
 
-/// Wrong passwords in a lane that cost nothing.
+/// Number of free wrong passwords in a queue.
 const FREE: u32 = 8;
 
-/// The first delay; it doubles from one wrong password to the next.
+/// The first delay, which doubles with each further wrong password.
 const DELAY_MS_MIN: i64 = 50;
 
 /// The longest delay.
 const DELAY_MS_MAX: i64 = 1_000;
 
-/// A lane that stays without wrong passwords for so long begins anew.
+/// Time without wrong passwords after which a queue starts afresh.
 const FORGOTTEN_AFTER_MS: i64 = 60_000;
 
-/// For so long a lane is kept for the attempt whose turn it is, whose client may be gone.
+/// Time for which a queue waits for the attempt whose turn it is. Its client may have disconnected.
 const GRACE_MS: i64 = 20;
 
-/// Lanes that open in every other of these stretches of time open for the oldest attempt. By time, so that an attempt
-/// has its turn in both of its lanes; and no shorter than the longest delay, so that lanes open in each.
+/// Period; in every other one, queues admit the oldest attempt first. Periods follow the clock, so that both queues of
+/// an attempt agree, and are no shorter than the longest delay, so that each queue admits an attempt in each.
 const TURN_MS: i64 = DELAY_MS_MAX;
 
-/// Lanes of each kind that are remembered. Of more, the one goes that was used the longest ago.
-const LANES_MAX: usize = 4_096;
+/// Limit of queues of each kind. Beyond it the least recently used one is removed.
+const THROTTLES_MAX: usize = 4_096;
 
-/// A warning is logged at most this often, with the number of wrong passwords since the one before.
+/// Minimum time between two warnings. Each has the number of wrong passwords since the previous one.
 const WARNED_EVERY_MS: i64 = 1_000;
 
 /// See the module; times are Unix milliseconds.
 #[derive(Default)]
 pub struct Guesses(Mutex<State>);
 
-/// The attempt of a connection to authenticate, which may have to wait.
+/// An attempt of a connection to authenticate. It may have to wait.
 #[derive(Default)]
 pub struct Attempt {
-    /// Its number, higher than that of all before; 0 if no attempt waits.
+    /// Sequence number of the waiting attempt, or 0 if none waits.
     number: u64,
-    /// When it passes if its address has no wrong passwords.
+    /// Time when it is admitted if its address has no wrong passwords.
     due_ms: i64,
 }
 
 impl Attempt {
-    /// Until when an attempt to be `user` waits, if it has to. It is to be asked again then.
+    /// Returns the time at which an attempt to authenticate as `user` has to ask again; `None` if it is admitted.
     pub fn waits_until(
         &mut self,
         guesses: &Guesses,
@@ -75,10 +75,10 @@ impl Attempt {
         }
         let has_guessed = state.has_guessed(address, user, now_ms);
         let mut until_ms = 0;
-        state.each_lane(address, user, |lane| {
+        state.each_throttle(address, user, |throttle| {
             let admits_ms = match has_guessed {
-                true => lane.admits_ms(self.number, now_ms),
-                false if lane.delay_ms(now_ms) == 0 => 0,
+                true => throttle.admits_ms(self.number, now_ms),
+                false if throttle.delay_ms(now_ms) == 0 => 0,
                 false => self.due_ms,
             };
             until_ms = until_ms.max(admits_ms);
@@ -86,7 +86,7 @@ impl Attempt {
         if until_ms > now_ms {
             return Some(until_ms);
         }
-        state.each_lane(address, user, |lane| lane.close(now_ms));
+        state.each_throttle(address, user, |throttle| throttle.close(now_ms));
         self.number = 0;
         None
     }
@@ -94,37 +94,37 @@ impl Attempt {
 
 #[derive(Default)]
 struct State {
-    /// Seeded, so that no client can choose names that share a lane.
+    /// Seeded, so that no client can choose names that share a queue.
     hasher: RandomState,
-    /// Those of addresses and of users.
-    lanes: HashMap<u64, Lane>,
-    /// Those of users at addresses from where they have authenticated.
-    known: HashMap<u64, Lane>,
-    /// The number of the newest attempt.
+    /// Queues of addresses and of users.
+    throttles: HashMap<u64, Throttle>,
+    /// Queues of user and address pairs that have authenticated.
+    known: HashMap<u64, Throttle>,
+    /// Sequence number of the newest attempt.
     attempts: u64,
-    /// When a warning was logged last.
+    /// Time of the last warning.
     warned_ms: Option<i64>,
-    /// Wrong passwords since then.
+    /// Wrong passwords since that warning.
     unwarned: u64,
 }
 
 #[derive(Clone, Copy, Default)]
-struct Lane {
+struct Throttle {
     wrong: u32,
-    /// The time of the last wrong password.
+    /// Time of the last wrong password.
     wrong_ms: i64,
-    /// The time of the last attempt that passed or failed.
+    /// Time of the last attempt that was admitted or failed.
     used_ms: i64,
-    /// When the next attempt may pass.
+    /// Time when the next attempt is admitted.
     opens_ms: i64,
     /// The newest attempt that waits, or 0.
     newest: u64,
-    /// The oldest attempt that waits, or 0. Those that still wait tell so before the lane opens the next time.
+    /// The oldest attempt that waits, or 0. Waiting attempts register again before the next admission.
     oldest: u64,
 }
 
-impl Lane {
-    /// `true` if it has no wrong passwords, or is as if it had none.
+impl Throttle {
+    /// Returns true if the queue has no wrong passwords, or only forgotten ones.
     fn is_forgotten(&self, now_ms: i64) -> bool {
         self.wrong == 0 || now_ms - self.wrong_ms >= FORGOTTEN_AFTER_MS
     }
@@ -148,7 +148,7 @@ impl Lane {
         if next == attempt { self.opens_ms } else { self.opens_ms + GRACE_MS }
     }
 
-    /// An attempt has passed.
+    /// Notes that an attempt was admitted.
     fn close(&mut self, now_ms: i64) {
         self.opens_ms = now_ms + self.delay_ms(now_ms);
         (self.newest, self.oldest) = (0, 0);
@@ -166,21 +166,21 @@ impl Lane {
 }
 
 impl Guesses {
-    /// Milliseconds between two attempts from an address to be `user`.
+    /// Returns the milliseconds between two attempts to authenticate as `user` from an address.
     #[must_use]
     pub fn delay_ms(&self, address: &str, user: &[u8], now_ms: i64) -> i64 {
         self.0.lock().delay_ms(address, user, now_ms)
     }
 
-    /// An attempt has failed. How many have since the last warning, if it is time for another one.
+    /// Notes a wrong password. Returns the number of wrong passwords since the last warning if a new warning is due.
     pub fn note_wrong(&self, address: &str, user: &[u8], now_ms: i64) -> Option<u64> {
         let state = &mut *self.0.lock();
         if !state.known.contains_key(&state.pair(address, user)) {
             for key in state.keys(address, user) {
-                enter(&mut state.lanes, key);
+                enter(&mut state.throttles, key);
             }
         }
-        state.each_lane(address, user, |lane| lane.note_wrong(now_ms));
+        state.each_throttle(address, user, |throttle| throttle.note_wrong(now_ms));
         state.unwarned += 1;
         if state.warned_ms.is_some_and(|at| now_ms - at < WARNED_EVERY_MS) {
             return None;
@@ -189,18 +189,18 @@ impl Guesses {
         Some(std::mem::take(&mut state.unwarned))
     }
 
-    /// An attempt has succeeded.
+    /// Notes a right password.
     pub fn note_right(&self, address: &str, user: &[u8], now_ms: i64) {
         let state = &mut *self.0.lock();
         let pair = state.pair(address, user);
-        let lane = enter(&mut state.known, pair);
-        // Many honest clients come one after the other, without a delay.
-        (lane.opens_ms, lane.used_ms) = (now_ms, now_ms);
+        let throttle = enter(&mut state.known, pair);
+        // Many honest clients may authenticate one after the other without a delay.
+        (throttle.opens_ms, throttle.used_ms) = (now_ms, now_ms);
     }
 
-    /// A client is known that has not passed the lane as an attempt: it has a token that lets it do less than `user`
-    /// may, or was right on its connection before. So the lane does not open earlier: who guesses from the same address
-    /// could do so as often as such a client comes.
+    /// Notes a trusted client whose attempt did not pass the queue: it has a token with fewer rights than `user`, or
+    /// has authenticated on this connection before. The queue does not open earlier, or each such client would admit a
+    /// guess from that address.
     pub fn note_known(&self, address: &str, user: &[u8], now_ms: i64) {
         let state = &mut *self.0.lock();
         let pair = state.pair(address, user);
@@ -209,30 +209,35 @@ impl Guesses {
 }
 
 impl State {
-    /// The lanes that attempts from an address to be `user` are in, as far as they exist.
-    fn each_lane(&mut self, address: &str, user: &[u8], mut visit: impl FnMut(&mut Lane)) {
+    /// Visits the existing queues for attempts to authenticate as `user` from an address.
+    fn each_throttle(&mut self, address: &str, user: &[u8], mut visit: impl FnMut(&mut Throttle)) {
         let pair = self.pair(address, user);
-        if let Some(lane) = self.known.get_mut(&pair) {
-            return visit(lane);
+        if let Some(throttle) = self.known.get_mut(&pair) {
+            return visit(throttle);
         }
         for key in self.keys(address, user) {
-            self.lanes.get_mut(&key).into_iter().for_each(&mut visit);
+            self.throttles.get_mut(&key).into_iter().for_each(&mut visit);
         }
     }
 
-    /// The longest delay of these lanes.
+    /// Returns the longest delay of these queues.
     fn delay_ms(&mut self, address: &str, user: &[u8], now_ms: i64) -> i64 {
         let mut delay_ms = 0;
-        self.each_lane(address, user, |lane| delay_ms = delay_ms.max(lane.delay_ms(now_ms)));
+        self.each_throttle(address, user, |throttle| {
+            delay_ms = delay_ms.max(throttle.delay_ms(now_ms));
+        });
         delay_ms
     }
 
-    /// `true` if attempts from an address to be `user` queue in each of their lanes, because there were wrong passwords
-    /// from there, or because the lane is of that address alone.
+    /// Returns true if such attempts wait in each of their queues. This is the case if the address has wrong passwords,
+    /// or if the queue belongs to this pair of user and address.
     fn has_guessed(&self, address: &str, user: &[u8], now_ms: i64) -> bool {
         let [of_address, _] = self.keys(address, user);
         self.known.contains_key(&self.pair(address, user))
-            || self.lanes.get(&of_address).is_some_and(|lane| !lane.is_forgotten(now_ms))
+            || self
+                .throttles
+                .get(&of_address)
+                .is_some_and(|throttle| !throttle.is_forgotten(now_ms))
     }
 
     fn pair(&self, address: &str, user: &[u8]) -> u64 {
@@ -244,7 +249,7 @@ impl State {
     }
 }
 
-/// An address as it counts: of IPv6 a network, because one machine usually owns all addresses of it.
+/// Returns the unit that an address counts for: the /64 network for IPv6, because one machine usually owns all of it.
 fn network(address: &str) -> Result<[u16; 4], &str> {
     let ipv6 = address.trim_matches(['[', ']']).parse::<Ipv6Addr>().ok();
     let ipv6 = ipv6.filter(|ipv6| ipv6.to_ipv4_mapped().is_none());
@@ -252,13 +257,14 @@ fn network(address: &str) -> Result<[u16; 4], &str> {
     Ok([a, b, c, d])
 }
 
-/// The lane with this key, which is made if there is none.
-fn enter(lanes: &mut HashMap<u64, Lane>, key: u64) -> &mut Lane {
-    if lanes.len() >= LANES_MAX && !lanes.contains_key(&key) {
-        let oldest = lanes.iter().min_by_key(|(_, lane)| lane.used_ms).map(|(&key, _)| key);
-        oldest.map(|key| lanes.remove(&key));
+/// Returns the queue with this key, and creates it if there is none.
+fn enter(throttles: &mut HashMap<u64, Throttle>, key: u64) -> &mut Throttle {
+    if throttles.len() >= THROTTLES_MAX && !throttles.contains_key(&key) {
+        let oldest =
+            throttles.iter().min_by_key(|(_, throttle)| throttle.used_ms).map(|(&key, _)| key);
+        oldest.map(|key| throttles.remove(&key));
     }
-    lanes.entry(key).or_default()
+    throttles.entry(key).or_default()
 }
 
 #[cfg(test)]
@@ -305,19 +311,19 @@ mod tests {
         assert_eq!(ask(0, 51), Some(GRACE_MS));
         assert_eq!(ask(1, 51), None);
         assert_eq!(ask(2, 51), Some(DELAY_MS_MIN));
-        // The newest one is gone.
+        // The newest attempt has disconnected.
         assert_eq!(ask(0, 101), Some(GRACE_MS));
         assert_eq!(ask(0, 121), None);
     }
 
-    /// Clients with an old password come again as soon as they were refused, from the address of one with the right one.
+    /// Clients with an old password retry at once after each refusal, from the address of a client with the right one.
     #[test]
     fn the_right_password_has_its_turn_among_many_that_come_again_and_again() {
         const CLIENTS: usize = 41;
         const RIGHT: usize = CLIENTS / 2;
         let guesses = Guesses::default();
         fail(&guesses, 20, "a", b"u");
-        // Attempts, and when they ask again.
+        // Attempts, with the time of their next try.
         let mut attempts: Vec<(Attempt, i64)> = Vec::new();
         attempts.resize_with(CLIENTS, || (Attempt::default(), 1));
         let (mut wrong, mut passed) = (0, None);
@@ -361,7 +367,7 @@ mod tests {
             until_ms.is_none()
         });
         assert_eq!((first, passed), (Some(1 + DELAY_MS_MAX), Some(1 + DELAY_MS_MAX)));
-        // After one wrong password it queues with the others, who are many addresses by now.
+        // After a wrong password of its own it queues with the others, which come from many addresses.
         let now_ms = 3_000;
         guesses.note_wrong("b", b"u", now_ms);
         assert!(honest.waits_until(&guesses, "b", b"u", now_ms).is_some());
@@ -373,7 +379,7 @@ mod tests {
         assert!((0..100).all(|number| waits(number, now_ms)));
         let until_ms = honest.waits_until(&guesses, "b", b"u", now_ms + DELAY_MS_MAX);
         assert_eq!(until_ms, Some(now_ms + DELAY_MS_MAX + GRACE_MS));
-        // Its wrong password is forgotten after a minute, if those of the strangers are not.
+        // Its wrong password is forgotten after a minute, even if those of the strangers are not.
         let now_ms = now_ms + FORGOTTEN_AFTER_MS;
         guesses.note_wrong("a", b"u", now_ms - 1);
         assert_eq!(honest.waits_until(&guesses, "b", b"u", now_ms), None);
@@ -399,7 +405,7 @@ mod tests {
         fail(&guesses, 20, "b", b"u");
         assert_eq!(guesses.delay_ms("a", b"u", 1), 0);
         assert_eq!(guesses.delay_ms("c", b"u", 1), DELAY_MS_MAX);
-        // It may be guessed there as well.
+        // Guesses from there are slowed down as well.
         fail(&guesses, 20, "a", b"u");
         assert_eq!(guesses.delay_ms("a", b"u", 1), DELAY_MS_MAX);
         guesses.note_right("a", b"u", 1);
@@ -427,13 +433,13 @@ mod tests {
     #[test]
     fn memory_is_bounded() {
         let guesses = Guesses::default();
-        for number in 0..2 * LANES_MAX {
+        for number in 0..2 * THROTTLES_MAX {
             guesses.note_wrong(&number.to_string(), b"u", number as i64);
             guesses.note_right(&number.to_string(), b"v", number as i64);
         }
         let state = guesses.0.lock();
-        assert_eq!((state.lanes.len(), state.known.len()), (LANES_MAX, LANES_MAX));
-        assert!(!state.lanes.contains_key(&state.keys("0", b"u")[0]));
-        assert!(state.lanes.contains_key(&state.keys("0", b"u")[1]));
+        assert_eq!((state.throttles.len(), state.known.len()), (THROTTLES_MAX, THROTTLES_MAX));
+        assert!(!state.throttles.contains_key(&state.keys("0", b"u")[0]));
+        assert!(state.throttles.contains_key(&state.keys("0", b"u")[1]));
     }
 }

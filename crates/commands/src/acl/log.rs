@@ -1,7 +1,7 @@
-//! `ACL LOG`: what was denied to whom.
+//! `ACL LOG`: denied authentications, commands, keys and channels.
 //!
-//! The same denial again within a minute is counted with the first one, if that is among the newest entries. So a
-//! client that repeats itself does not drive out the others.
+//! A denial that repeats within a minute increments the count of the first entry, if that is among the newest ones. So
+//! one client that repeats itself does not displace the entries of others.
 
 use std::collections::VecDeque;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
@@ -10,20 +10,20 @@ use parking_lot::Mutex;
 
 use super::check::Denial;
 
-/// Bytes kept of a key, a channel or a name. Longer ones would fill memory that no limit counts.
+/// Maximum of bytes kept of a key, channel or name. Longer ones would use memory that no limit counts.
 const TEXT_LEN_MAX: usize = 1024;
 
-/// How long the same denial is counted with an earlier one.
+/// Time for which repeated denials share an entry.
 const GROUPED_FOR_MS: i64 = 60_000;
 
-/// How many entries are looked through for it.
+/// Number of newest entries searched for an equal one.
 const GROUPED_WITHIN: usize = 10;
 
-/// Why something was denied.
+/// Reason for a denial.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 #[repr(usize)]
 pub enum Reason {
-    /// A wrong password, or a user who does not exist.
+    /// A wrong password, or an unknown user.
     Auth,
     /// A command.
     Command,
@@ -56,10 +56,10 @@ impl From<Denial> for Reason {
     }
 }
 
-/// Where the call came from that was denied.
+/// Context of the denied call.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Origin {
-    /// A client, alone.
+    /// A call outside of transactions and scripts.
     TopLevel,
     /// A transaction.
     Multi,
@@ -79,33 +79,33 @@ impl Origin {
     }
 }
 
-/// What was denied, and to whom.
+/// A denial without its time.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Denied {
-    /// Why.
+    /// The reason.
     pub reason: Reason,
-    /// Where the call came from.
+    /// Context of the call.
     pub origin: Origin,
-    /// The command, key or channel; the command that authenticates.
+    /// The command, key or channel; for [`Reason::Auth`] the command that authenticates.
     pub object: Vec<u8>,
-    /// The user, or who the client wanted to be.
+    /// The user, or the user name that the client gave.
     pub username: Vec<u8>,
 }
 
 /// An entry of the log; times are Unix milliseconds.
 #[derive(Clone, Debug)]
 pub struct Entry {
-    /// Counts up over the life of the server.
+    /// Increases over the life of the server.
     pub id: u64,
-    /// How often it happened.
+    /// Number of occurrences.
     pub count: u64,
-    /// What.
+    /// The denial.
     pub what: Denied,
-    /// When it happened first.
+    /// Time of the first occurrence.
     pub created_ms: i64,
-    /// When it happened last.
+    /// Time of the last occurrence.
     pub updated_ms: i64,
-    /// The client's line of `CLIENT LIST` when it happened last.
+    /// The client's line of `CLIENT LIST` at the last occurrence.
     pub client: String,
 }
 
@@ -113,7 +113,7 @@ pub struct Entry {
 #[derive(Default)]
 pub struct AclLog {
     entries: Mutex<Entries>,
-    /// By [`Reason`], since the start or since statistics were reset.
+    /// By [`Reason`], since the start or the last reset of statistics.
     counts: [AtomicU64; 4],
 }
 
@@ -130,7 +130,7 @@ fn shorten(text: &mut Vec<u8>) {
 }
 
 impl AclLog {
-    /// Takes in a denial, and forgets the oldest entries beyond `max_len`.
+    /// Adds a denial and removes the oldest entries beyond `max_len`.
     pub fn note(&self, mut what: Denied, client: String, now_ms: i64, max_len: usize) {
         [&mut what.object, &mut what.username].into_iter().for_each(shorten);
         self.counts[what.reason as usize].fetch_add(1, Relaxed);
@@ -138,10 +138,10 @@ impl AclLog {
         self.add(Entry { id: 0, count: 1, what, created_ms, updated_ms, client }, max_len);
     }
 
-    /// Takes in all that was denied elsewhere.
+    /// Adds all denials of another log.
     pub fn add_all(&self, others: &Self, max_len: usize) {
         for (count, other) in self.counts.iter().zip(&others.counts) {
-            // The counts are shared by all threads, and most programs are denied nothing.
+            // All threads share the counts, and most programs have no denials.
             match other.load(Relaxed) {
                 0 => {}
                 denials => _ = count.fetch_add(denials, Relaxed),
@@ -171,24 +171,24 @@ impl AclLog {
         newest_first.truncate(max_len);
     }
 
-    /// The newest entries, newest first.
+    /// Returns the newest entries, newest first.
     #[must_use]
     pub fn newest(&self, count: usize) -> Vec<Entry> {
         self.entries.lock().newest_first.iter().take(count).cloned().collect()
     }
 
-    /// Forgets all entries.
+    /// Removes all entries.
     pub fn clear(&self) {
         self.entries.lock().newest_first.clear();
     }
 
-    /// How often something was denied for this reason.
+    /// Returns the number of denials for this reason.
     #[must_use]
     pub fn count(&self, reason: Reason) -> u64 {
         self.counts[reason as usize].load(Relaxed)
     }
 
-    /// Counts anew.
+    /// Resets the counts to zero.
     pub fn reset_counts(&self) {
         self.counts.iter().for_each(|count| count.store(0, Relaxed));
     }

@@ -1,26 +1,26 @@
-//! Access control lists: users, and what they may do.
+//! Access control lists: users and their rights.
 //!
-//! | module | what it holds |
+//! | module | content |
 //! |---|---|
 //! | `user` | a user: passwords and selectors, and the rules that change them |
 //! | `selector` | commands, with the keys and channels that they may be used on |
-//! | `pattern` | patterns of keys, and what they permit |
-//! | `check` | whether a user may make a call |
-//! | `shortcuts` | the same for most calls, in a few instructions |
-//! | `users` | all users, and how connections notice changes |
-//! | `rights` | what a connection may do |
+//! | `pattern` | patterns of keys, with the permissions that they give |
+//! | `check` | checks a call against the rules of a user |
+//! | `shortcuts` | a fast check that suffices for most calls |
+//! | `users` | all users; connections learn from it that users have changed |
+//! | `rights` | the rights of a connection |
 //! | `file` | users in a file |
-//! | `log` | what was denied |
-//! | `guesses` | who guesses passwords waits |
-//! | `password`, `sha256` | passwords as they are kept |
+//! | `log` | denials |
+//! | `guesses` | slows down password guessing |
+//! | `password`, `sha256` | stored form of passwords |
 //!
 //! Invariants:
 //! * Rights are checked before anything else that depends on the arguments of a request: before values are fetched from
 //!   disk, before keys are locked.
-//! * What is denied is denied again when a request runs later than it was checked: in EXEC, on a thread for long
-//!   commands, for a client that has waited for keys.
-//! * This module knows neither clients nor commands' bodies. What follows from a change, such as closing connections,
-//!   is done by the commands that change users.
+//! * A request that runs later than it was checked is checked again: in EXEC, on a thread for long commands, or after
+//!   its client was blocked on keys.
+//! * This module knows neither clients nor the bodies of commands. The commands that change users carry out the
+//!   consequences, such as closing connections.
 
 mod check;
 mod error;
@@ -59,21 +59,21 @@ pub use self::selector::{ChannelDefault, Selector};
 pub use self::user::{DEFAULT, Terms, User, UserId};
 pub use self::users::{Changed, Users};
 
-/// Users, and what is remembered of their attempts.
+/// Users, denials and wrong passwords.
 pub struct Acl {
     /// The users.
     pub users: Arc<Users>,
-    /// What was denied.
+    /// Denials.
     pub log: AclLog,
     /// Wrong passwords.
     pub guesses: Guesses,
-    /// Held while users are written to their file, and while they are replaced by those that are in it: what is there
-    /// after both is the same in memory and in the file.
+    /// Locked while users are written to their file or replaced by those in it, so that memory and file agree after
+    /// both.
     file: Mutex<()>,
 }
 
 impl Acl {
-    /// With the default user alone, who may do everything.
+    /// Creates the default user only, with all rights.
     #[must_use]
     pub fn new(terms: Terms<'_>) -> Self {
         Self {
@@ -85,7 +85,7 @@ impl Acl {
     }
 }
 
-/// Whether two secrets are the same, found in a time that tells nothing about where they differ.
+/// Compares two secrets in a time that does not depend on the position of the first difference.
 #[must_use]
 pub fn are_same_secrets(one: &[u8], other: &[u8]) -> bool {
     PasswordHash::of(one) == PasswordHash::of(other)

@@ -1,4 +1,4 @@
-//! Passwords, which are kept as hashes only.
+//! Passwords, stored as hashes only.
 
 use std::fmt;
 
@@ -9,13 +9,13 @@ use super::sha256;
 pub struct PasswordHash([u8; sha256::LEN]);
 
 impl PasswordHash {
-    /// Of a password.
+    /// Hashes a password.
     #[must_use]
     pub fn of(password: &[u8]) -> Self {
         Self(sha256::hash(password))
     }
 
-    /// Reads 64 hexadecimal digits in lower case; `None` if it is something else.
+    /// Parses 64 lower-case hexadecimal digits; returns `None` for anything else.
     #[must_use]
     pub fn parse(text: &[u8]) -> Option<Self> {
         let (pairs, rest) = text.as_chunks::<2>();
@@ -38,7 +38,7 @@ fn digit(byte: u8) -> Option<u8> {
     }
 }
 
-/// Compares in the same time wherever two hashes differ.
+/// The comparison takes equal time for all positions of the first difference.
 impl PartialEq for PasswordHash {
     fn eq(&self, other: &Self) -> bool {
         let differing = self.0.iter().zip(&other.0).fold(0, |seen, (a, b)| seen | (a ^ b));

@@ -1,15 +1,15 @@
-//! Patterns of keys, and what they permit to do with the keys that match.
+//! Patterns of keys, with the permissions that they give for matching keys.
 
 use tierce_wire::glob::{self, Case};
 
 use crate::command::KeyFlags;
 
-/// What may be done with a key: to read what it holds, to write it, both or neither.
+/// Permission to read a key's value, to write the key, both or neither.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Permission(u8);
 
 impl Permission {
-    /// To know that it is there, or how large it is.
+    /// Only to learn that the key exists, or its size.
     pub const NONE: Self = Self(0);
     /// To read its value.
     pub const READ: Self = Self(1);
@@ -18,7 +18,7 @@ impl Permission {
     /// Both.
     pub const ALL: Self = Self(3);
 
-    /// What a command needs that does this with a key.
+    /// Returns the permission that a command needs for such a use of a key.
     #[must_use]
     pub fn for_use(flags: KeyFlags) -> Self {
         flags.0.iter().fold(Self::NONE, |needed, flag| match *flag {
@@ -28,30 +28,30 @@ impl Permission {
         })
     }
 
-    /// Both of them.
+    /// Returns the union of two permissions.
     #[must_use]
     pub const fn with(self, other: Self) -> Self {
         Self(self.0 | other.0)
     }
 
-    /// Whether it includes another one.
+    /// Returns true if it includes the other one.
     #[must_use]
     #[inline]
     pub const fn includes(self, other: Self) -> bool {
         self.0 & other.0 == other.0
     }
 
-    /// As a small number, 3 at most.
+    /// Encodes it as a small number, 3 at most.
     pub(super) const fn code(self) -> u8 {
         self.0
     }
 
-    /// What [`code`](Self::code) returned.
+    /// Decodes a result of [`code`](Self::code).
     pub(super) const fn from_code(code: u8) -> Self {
         Self(code & Self::ALL.0)
     }
 
-    /// What stands before a pattern that permits this.
+    /// The prefix of a pattern with this permission.
     fn prefix(self) -> &'static str {
         match self {
             Self::READ => "%R~",
@@ -66,25 +66,25 @@ impl Permission {
 pub struct KeyPattern {
     /// The pattern as it was given.
     pub text: Vec<u8>,
-    /// What may be done with keys that match.
+    /// Permission for matching keys.
     pub permission: Permission,
-    /// How to match it without looking at the pattern.
+    /// Precomputed form that is matched without parsing the pattern.
     shape: Shape,
 }
 
-/// What most patterns look like.
+/// The usual shapes of patterns, which have a fast match.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 enum Shape {
     /// `*`: any key.
     Any,
-    /// A text and then one star. Of the first eight bytes of a key, those under the mask must be these; the rest of the
-    /// text is compared behind them.
+    /// A text followed by one star. The first eight bytes of a key have to equal `head` under `mask`; the rest of the
+    /// text is compared after them.
     Prefix { head: u64, mask: u64 },
     /// Anything else.
     Glob,
 }
 
-/// Bytes that are compared as one number.
+/// Number of bytes that are compared as one number.
 pub(super) const HEAD_LEN: usize = size_of::<u64>();
 
 impl Shape {
@@ -105,13 +105,13 @@ impl Shape {
 }
 
 impl KeyPattern {
-    /// A pattern that permits this.
+    /// Creates a pattern with this permission.
     #[must_use]
     pub fn new(text: &[u8], permission: Permission) -> Self {
         Self { text: text.to_vec(), permission, shape: Shape::of(text) }
     }
 
-    /// Whether a key matches.
+    /// Returns true if a key matches.
     #[must_use]
     #[inline]
     pub fn matches(&self, key: &[u8]) -> bool {
@@ -130,8 +130,7 @@ impl KeyPattern {
         }
     }
 
-    /// The bytes of a key and the mask for them that tell whether a key of [`HEAD_LEN`] bytes or more matches, if these
-    /// suffice.
+    /// Returns the first bytes and their mask, if they alone decide for each key of [`HEAD_LEN`] bytes or more.
     pub(super) fn head(&self) -> Option<(u64, u64)> {
         match self.shape {
             Shape::Prefix { head, mask } if self.text.len() <= HEAD_LEN + 1 => Some((head, mask)),
@@ -139,13 +138,13 @@ impl KeyPattern {
         }
     }
 
-    /// Whether it matches any key.
+    /// Returns true if every key matches.
     #[must_use]
     pub fn is_any(&self) -> bool {
         self.shape == Shape::Any
     }
 
-    /// The rule that adds it.
+    /// Appends the rule that adds this pattern.
     pub(super) fn describe_into(&self, out: &mut Vec<u8>) {
         out.extend(self.permission.prefix().as_bytes());
         out.extend(&self.text);

@@ -1,4 +1,4 @@
-//! What a connection may do: the user that it is, as that user was when it was looked up last.
+//! The rights of a connection: a snapshot of its user from the last lookup.
 
 use std::sync::Arc;
 
@@ -13,22 +13,22 @@ use crate::command::{ChannelUse, Command, KeyFlags};
 /// See the module.
 #[derive(Clone)]
 pub struct Rights {
-    /// `None` for the server itself and for programs that embed it, which may do everything.
+    /// `None` for the server itself and for programs that embed it. They have all rights.
     user: Option<Arc<User>>,
-    /// The generation of the users at which `user` was right.
+    /// Generation of the users when `user` was looked up.
     generation: u64,
-    /// Not everything is allowed.
+    /// True if something is not allowed.
     is_restricted: bool,
 }
 
 impl Rights {
-    /// All rights, for good.
+    /// All rights. They never expire.
     #[must_use]
     pub fn unlimited() -> Self {
         Self { user: None, generation: 0, is_restricted: false }
     }
 
-    /// Those of a user.
+    /// The rights of a user.
     #[must_use]
     pub fn of(user: Arc<User>, users: &Users) -> Self {
         let mut rights = Self { user: Some(user), ..Self::unlimited() };
@@ -36,23 +36,23 @@ impl Rights {
         rights
     }
 
-    /// Those of a connection that has not said who it is.
+    /// The rights of a connection that has not authenticated.
     #[must_use]
     pub fn of_default_user(users: &Users) -> Self {
         Self::of(users.default_user(), users)
     }
 
-    /// Whether some user has changed since.
+    /// Returns true if some user has changed since the last lookup.
     #[must_use]
     #[inline]
     pub fn are_old(&self, users: &Users) -> bool {
         self.generation != users.generation()
     }
 
-    /// Looks the user up again. Whether there still is that user.
+    /// Looks the user up again. Returns false if the user was removed.
     #[cold]
     pub fn renew(&mut self, users: &Users) -> bool {
-        // The number first: a change in between is noticed the next time.
+        // The generation is read first, so that a concurrent change is noticed the next time.
         self.generation = users.generation();
         let mut is_there = true;
         if let Some(user) = &mut self.user {
@@ -68,20 +68,20 @@ impl Rights {
         is_there
     }
 
-    /// The user; `None` for what has all rights.
+    /// Returns the user, or `None` with unlimited rights.
     #[must_use]
     pub fn user(&self) -> Option<&Arc<User>> {
         self.user.as_ref()
     }
 
-    /// Whether not everything is allowed.
+    /// Returns true if something is not allowed.
     #[must_use]
     #[inline]
     pub fn are_restricted(&self) -> bool {
         self.is_restricted
     }
 
-    /// Whether a call is allowed: as [`check`](Self::check), in a few instructions for most calls.
+    /// Returns true if [`check`](Self::check) allows a call. Usually takes a few instructions.
     #[must_use]
     #[inline]
     pub fn allow(&self, command: &Command, args: Args<'_>) -> bool {
@@ -91,10 +91,10 @@ impl Rights {
         }
     }
 
-    /// Whether a call, its name included, is allowed.
+    /// Checks a call, including the name of its command.
     ///
     /// # Errors
-    /// What is denied.
+    /// The denied part.
     #[inline]
     pub fn check(&self, command: &Command, args: Args<'_>) -> Result<(), Denial> {
         match &self.user {
@@ -103,10 +103,10 @@ impl Rights {
         }
     }
 
-    /// Whether a request of another protocol is allowed; see [`User::check_equivalent`].
+    /// Checks a request of another protocol; see [`User::check_equivalent`].
     ///
     /// # Errors
-    /// What is denied.
+    /// The denied part.
     pub fn check_equivalent(
         &self,
         command: &Command,
@@ -119,14 +119,14 @@ impl Rights {
         }
     }
 
-    /// Whether a call may also do this with keys that it finds by what it reads.
+    /// Returns true if a call may use all keys like this. Some calls find keys in data.
     #[must_use]
     pub fn allow_all_keys(&self, command: &Command, args: Args<'_>, flags: KeyFlags) -> bool {
         let may = |user: &Arc<User>| user.may_use_all_keys(command, args, flags);
         !self.is_restricted || self.user.as_ref().is_some_and(may)
     }
 
-    /// `true` if the user may know that there is this key.
+    /// Returns true if the user may know that this key exists.
     #[must_use]
     pub fn see_key(&self, key: &[u8]) -> bool {
         let sees = |user: &Arc<User>| {
@@ -135,7 +135,7 @@ impl Rights {
         !self.is_restricted || self.user.as_ref().is_some_and(sees)
     }
 
-    /// Whether a subscription may go on.
+    /// Returns true if the user may keep a subscription to this channel or pattern.
     #[must_use]
     pub fn allow_channel(&self, name: &[u8], named_by: ChannelUse) -> bool {
         let allows = |user: &Arc<User>| {

@@ -1,11 +1,11 @@
-//! A selector: commands together with the keys and channels that they may be used on.
+//! A selector: allowed commands, and the keys and channels on which they are allowed.
 //!
-//! A user may do what one of its selectors allows. The first one, the root, is made of the rules that stand outside of
-//! parentheses.
+//! A user may do everything that at least one of its selectors allows. The first selector, the root, consists of the
+//! rules outside of parentheses.
 //!
-//! Rules on commands take effect at once, on a set of command identities. They are kept as text, too, in the order in
-//! which they have to be applied to get the same set from `+@all` or `-@all`: that is what `ACL LIST` shows. A rule
-//! replaces an earlier one about the same command or category, and a rule about a command those about its subcommands.
+//! Rules on commands change a set of command identities at once. They are also kept as text, in the order that creates
+//! this set from `+@all` or `-@all`: `ACL LIST` shows this text. A rule replaces an earlier rule about an equal command
+//! or category. A rule about a command also replaces those about its subcommands.
 
 use std::collections::BTreeMap;
 
@@ -20,11 +20,11 @@ use tierce_wire::resp::Args;
 #[derive(Clone, PartialEq, Debug)]
 pub struct Selector {
     commands: CommandSet,
-    /// Whether commands that are added later are allowed: the rules begin with `+@all`.
+    /// True if commands of later versions are allowed: the rules begin with `+@all`.
     allows_by_default: bool,
-    /// First arguments, in lower case, with which commands are allowed that are not otherwise.
+    /// First arguments, in lower case, that make an otherwise denied command allowed.
     first_args: BTreeMap<u16, Vec<Vec<u8>>>,
-    /// The rules on commands behind `+@all` or `-@all`.
+    /// The rules on commands after `+@all` or `-@all`.
     command_rules: Vec<CommandRule>,
     keys: Patterns<KeyPattern>,
     channels: Patterns<Vec<u8>>,
@@ -38,7 +38,7 @@ struct CommandRule {
     name: Vec<u8>,
 }
 
-/// All names, or those that match one of some patterns.
+/// All names, or those that match at least one pattern.
 #[derive(Clone, PartialEq, Debug)]
 pub(super) enum Patterns<P> {
     All,
@@ -84,17 +84,17 @@ impl CommandSet {
     }
 }
 
-/// What a new user or selector may do with channels: `acl-pubsub-default`.
+/// Channel rights of a new user or selector: `acl-pubsub-default`.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum ChannelDefault {
-    /// Use all of them.
+    /// All channels.
     All,
-    /// Use none.
+    /// No channels.
     None,
 }
 
 impl Selector {
-    /// One that allows nothing, except perhaps channels.
+    /// Creates a selector that allows nothing, except channels as `channels` says.
     #[must_use]
     pub fn new(table: &Table, channels: ChannelDefault) -> Self {
         Self {
@@ -113,7 +113,7 @@ impl Selector {
     /// Applies a rule on commands, keys or channels.
     ///
     /// # Errors
-    /// If it is none; nothing has changed then.
+    /// If the rule is invalid. The selector is unchanged then.
     pub fn apply(&mut self, table: &Table, rule: &[u8]) -> Result<(), RuleError> {
         match rule.to_ascii_lowercase().as_slice() {
             b"allkeys" | b"~*" => self.keys = Patterns::All,
@@ -147,7 +147,7 @@ impl Selector {
             Some(there) => there.permission = there.permission.with(permission),
             None => patterns.push(KeyPattern::new(text, permission)),
         }
-        // Otherwise its text would not be that of a selector which takes further patterns.
+        // Otherwise the description would be that of a selector that accepts further patterns.
         let is_all =
             |pattern: &KeyPattern| pattern.is_any() && pattern.permission == Permission::ALL;
         if patterns.iter().any(is_all) {
@@ -176,7 +176,7 @@ impl Selector {
         self.command_rules.clear();
     }
 
-    /// A container is allowed or denied with all its subcommands.
+    /// A rule about a container applies to all its subcommands.
     fn set_command(&mut self, command: &Command, allow: bool) {
         self.commands.set(command.id, allow);
         self.first_args.remove(&command.id.0);
@@ -192,7 +192,7 @@ impl Selector {
         Ok(())
     }
 
-    /// `+command`, `+command|subcommand`, or `+command|argument` of one that has no subcommands.
+    /// Allows `+command`, `+command|subcommand`, or `+command|argument` of a command without subcommands.
     fn allow(&mut self, table: &Table, name: &[u8]) -> Result<(), RuleError> {
         let Some(bar) = name.iter().rposition(|byte| *byte == b'|') else {
             let command = table.find_original_full(name).ok_or(RuleError::Unknown)?;
@@ -211,7 +211,7 @@ impl Selector {
         if command.subcommands.is_empty() {
             let args = self.first_args.entry(command.id.0).or_default();
             let last = last.to_ascii_lowercase();
-            // In order, so that rules in another order make the same selector.
+            // The list is sorted, so that the order of rules does not matter for equality.
             if let Err(at) = args.binary_search(&last) {
                 args.insert(at, last);
             }
@@ -234,16 +234,16 @@ impl Selector {
         self.command_rules.push(CommandRule { allows, name });
     }
 
-    /// Whether it allows everything.
+    /// Returns true if it allows everything.
     #[must_use]
     pub fn is_unrestricted(&self) -> bool {
         self.commands.is_all() && self.keys.is_all() && self.channels.is_all()
     }
 
-    /// Whether it allows a call, its name included.
+    /// Checks a call, including the name of its command.
     ///
     /// # Errors
-    /// What it denies first.
+    /// The first denied part.
     pub fn check(&self, command: &Command, args: Args<'_>) -> Result<(), Denial> {
         if !self.allows_command(command, args) {
             return Err(Denial::Command);
@@ -261,7 +261,7 @@ impl Selector {
         self.allows_any_call(command) || is_first_arg() == Some(true)
     }
 
-    /// Whether it allows a command whatever its arguments, as far as these are neither keys nor channels.
+    /// Returns true if it allows a command for all arguments. Keys and channels are checked elsewhere.
     pub(super) fn allows_any_call(&self, command: &Command) -> bool {
         command.may_precede_auth() || self.commands.contains(command.id)
     }
@@ -281,7 +281,7 @@ impl Selector {
         Ok(())
     }
 
-    /// Whether it allows this to be done with a key.
+    /// Returns true if it allows such a use of a key.
     #[must_use]
     pub fn allows_key(&self, key: &[u8], needed: Permission) -> bool {
         match &self.keys {
@@ -292,7 +292,7 @@ impl Selector {
         }
     }
 
-    /// Whether it allows this to be done with all keys.
+    /// Returns true if it allows such a use of all keys.
     #[must_use]
     pub fn allows_all_keys(&self, flags: KeyFlags) -> bool {
         let needed = Permission::for_use(flags);
@@ -315,7 +315,7 @@ impl Selector {
         denied.map_or(Ok(()), |index| Err(Denial::Channel { index }))
     }
 
-    /// Whether it allows a channel, or a pattern of channels, which has to be one of its own.
+    /// Returns true if it allows a channel. A pattern is allowed only if it equals one of its own patterns.
     #[must_use]
     pub fn allows_channel(&self, name: &[u8], named_by: ChannelUse) -> bool {
         match (&self.channels, named_by) {
@@ -330,9 +330,9 @@ impl Selector {
     }
 }
 
-/// As text.
+/// Description as text.
 impl Selector {
-    /// All rules, from which the same selector can be made.
+    /// Returns all rules. They recreate an equal selector.
     #[must_use]
     pub fn describe(&self) -> Vec<u8> {
         let mut text = self.describe_keys();
@@ -350,7 +350,7 @@ impl Selector {
         text
     }
 
-    /// The rules on commands.
+    /// Returns the rules on commands.
     #[must_use]
     pub fn describe_commands(&self) -> Vec<u8> {
         let mut text = if self.allows_by_default { b"+@all".to_vec() } else { b"-@all".to_vec() };
@@ -361,7 +361,7 @@ impl Selector {
         text
     }
 
-    /// The patterns of keys.
+    /// Returns the patterns of keys.
     #[must_use]
     pub fn describe_keys(&self) -> Vec<u8> {
         match &self.keys {
@@ -370,7 +370,7 @@ impl Selector {
         }
     }
 
-    /// The patterns of channels.
+    /// Returns the patterns of channels.
     #[must_use]
     pub fn describe_channels(&self) -> Vec<u8> {
         match &self.channels {
@@ -394,7 +394,7 @@ fn joined<T>(items: &[T], describe_into: impl Fn(&T, &mut Vec<u8>)) -> Vec<u8> {
     text
 }
 
-/// What `~pattern` or `%RW~pattern` permits, and the pattern.
+/// Splits `~pattern` or `%RW~pattern` into permission and pattern.
 fn split_key_rule(rule: &[u8]) -> Option<(Permission, &[u8])> {
     let (permission, text) = match rule {
         [b'~', text @ ..] => (Permission::ALL, text),
@@ -412,7 +412,7 @@ fn split_key_rule(rule: &[u8]) -> Option<(Permission, &[u8])> {
     (!has_spaces(text)).then_some((permission, text))
 }
 
-/// `R`, `W` or both, each once.
+/// Parses `R`, `W` or both, each at most once.
 fn parse_permission(letters: &[u8]) -> Option<Permission> {
     match letters.to_ascii_uppercase().as_slice() {
         b"R" => Some(Permission::READ),
@@ -422,7 +422,7 @@ fn parse_permission(letters: &[u8]) -> Option<Permission> {
     }
 }
 
-/// Whether a text would not be one word of a line.
+/// Returns true if a text is not a single word of a line.
 pub(super) fn has_spaces(text: &[u8]) -> bool {
     text.iter().any(|byte| matches!(byte, 0 | b'\t'..=b'\r' | b' '))
 }

@@ -1,12 +1,12 @@
-//! SHA-256 (FIPS 180-4), for passwords alone.
+//! SHA-256 (FIPS 180-4), only for passwords.
 //!
-//! A password is short and hashed once for each authentication, so this is the plain form of the standard: no
+//! A password is short and is hashed once for each authentication. So this is the plain form of the standard: no
 //! streaming, no special instructions.
 
 /// Bytes of a hash.
 pub const LEN: usize = 32;
 
-/// Bytes that are mixed at once.
+/// Bytes of a block.
 const BLOCK_LEN: usize = 64;
 
 /// The first 32 bits of the fractional parts of the square roots of the first eight primes.
@@ -21,7 +21,7 @@ const INITIAL: [u32; 8] = [
     0x5be0_cd19,
 ];
 
-/// The same of the cube roots of the first 64 primes.
+/// The first 32 bits of the fractional parts of the cube roots of the first 64 primes.
 #[rustfmt::skip]
 const ROUNDS: [u32; 64] = [
     0x428a_2f98, 0x7137_4491, 0xb5c0_fbcf, 0xe9b5_dba5, 0x3956_c25b, 0x59f1_11f1, 0x923f_82a4, 0xab1c_5ed5,
@@ -34,7 +34,7 @@ const ROUNDS: [u32; 64] = [
     0x748f_82ee, 0x78a5_636f, 0x84c8_7814, 0x8cc7_0208, 0x90be_fffa, 0xa450_6ceb, 0xbef9_a3f7, 0xc671_78f2,
 ];
 
-/// The hash of a message.
+/// Returns the hash of a message.
 #[must_use]
 pub fn hash(message: &[u8]) -> [u8; LEN] {
     let mut padded = message.to_vec();
@@ -51,7 +51,7 @@ pub fn hash(message: &[u8]) -> [u8; LEN] {
     hash
 }
 
-/// The state after one more block.
+/// Returns the state after one more block.
 fn mix(state: [u32; 8], block: &[u8; BLOCK_LEN]) -> [u32; 8] {
     let schedule = expand(block);
     let [mut a, mut b, mut c, mut d, mut e, mut f, mut g, mut h] = state;
@@ -68,7 +68,7 @@ fn mix(state: [u32; 8], block: &[u8; BLOCK_LEN]) -> [u32; 8] {
     std::array::from_fn(|at| state[at].wrapping_add(mixed[at]))
 }
 
-/// The words that the rounds of a block take.
+/// Returns the words for the rounds of a block.
 fn expand(block: &[u8; BLOCK_LEN]) -> [u32; 64] {
     let mut words = [0_u32; 64];
     for (word, bytes) in words.iter_mut().zip(block.as_chunks().0) {

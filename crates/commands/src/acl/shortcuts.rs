@@ -1,7 +1,7 @@
-//! What is known beforehand of each command for a user, so that most calls are allowed in a few instructions.
+//! Precomputed rights of a user for each command, so that most calls are allowed in a few instructions.
 //!
-//! Only calls that the root selector allows are decided here, and only if they have no keys or exactly one. All others,
-//! and all that might be denied, are left to [`User::check`](super::User::check).
+//! This only allows calls that the root selector allows, and that have no key or exactly one. It never denies: all
+//! other calls are left to [`User::check`](super::User::check).
 
 use tierce_wire::resp::Args;
 
@@ -12,34 +12,34 @@ use crate::command::{Command, KeyFlags, Table};
 /// See the module.
 #[derive(Clone, Debug)]
 pub struct Shortcuts {
-    /// By the identity of the command: [`LOOK`], [`ALLOWED`], or what is needed for its only key.
+    /// By the identity of the command: [`LOOK`], [`ALLOWED`], or the permission that its only key needs.
     commands: Box<[u8]>,
-    /// A pattern that permits everything, and that a key of [`HEAD_LEN`] bytes or more matches if these of its first
-    /// bytes are the same. No key has them if there is no such pattern.
+    /// First bytes and mask of a pattern with all permissions. A key of [`HEAD_LEN`] bytes or more matches it if it has
+    /// these bytes. They are [`NO_HEAD`], which no key has, if there is no such pattern.
     head: u64,
     mask: u64,
     /// All patterns of the root selector.
     keys: Vec<KeyPattern>,
 }
 
-/// Nothing is known of calls of the command.
+/// Calls of the command need the full check.
 const LOOK: u8 = 0;
 /// All calls are allowed.
 const ALLOWED: u8 = 1;
-/// Calls are allowed if their key is; the [`Permission`] that it needs is added.
+/// Calls are allowed if their key is. The [`Permission`] that it needs is added to this number.
 const ONE_KEY: u8 = 2;
 
 /// No key has these bytes under an empty mask.
 const NO_HEAD: (u64, u64) = (1, 0);
 
 impl Shortcuts {
-    /// Those of a user of whom nothing is known.
+    /// Shortcuts that allow nothing.
     pub fn none() -> Self {
         let (head, mask) = NO_HEAD;
         Self { commands: Box::default(), head, mask, keys: Vec::new() }
     }
 
-    /// For a user with this root selector.
+    /// Computes the shortcuts for a user with this root selector.
     pub fn of(root: &Selector, table: &Table) -> Self {
         let mut commands = vec![LOOK; table.id_count()].into_boxed_slice();
         for command in table.all() {
@@ -86,7 +86,7 @@ fn class_of(root: &Selector, command: &Command) -> u8 {
     }
     match (root.keys(), command.spec.keys) {
         (Patterns::All, _) | (_, []) => ALLOWED,
-        // What depends on its arguments needs at most everything.
+        // If the use of the key depends on the arguments, all permissions are required.
         (_, [key]) if command.has_one_key && key.flags == KeyFlags::VARIABLE => {
             ONE_KEY + Permission::ALL.code()
         }

@@ -1,4 +1,4 @@
-//! Rules of users: what they do, and that their text makes the same user again.
+//! Rules of users: their effects, and the text that recreates a user.
 
 use proptest::prelude::*;
 use tierce_harness::effort;
@@ -160,7 +160,7 @@ fn keys_need_the_permission_for_what_is_done_with_them() {
             ("GET w1", KEY_1),
             ("SET w1 x", Ok(())),
             ("SET r1 x", KEY_1),
-            // SET with GET reads.
+            // SET with GET also reads.
             ("SET w1 x GET", KEY_1),
             ("SET a1 x GET", Ok(())),
             ("COPY r1 w1", Ok(())),
@@ -240,7 +240,7 @@ fn subcommands_and_first_arguments_are_told_apart() {
     );
 }
 
-/// `+@read` allows no scripts: they may run for any time.
+/// `+@read` does not allow scripts, because they may run for any time.
 #[test]
 fn scripts_are_not_in_the_category_of_reads() {
     let scripts = ["EVAL_RO x 0", "EVALSHA_RO x 0", "FCALL_RO f 0", "EVAL x 0", "FCALL f 0"];
@@ -344,7 +344,7 @@ fn calls() -> impl Strategy<Value = String> {
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(effort(256)))]
 
-    /// The line of a user makes the same user of a new one, with the same rights, and shortcuts agree with the rules.
+    /// The line of a user recreates that user, with equal rights; and shortcuts agree with the rules.
     #[test]
     fn lines_make_the_same_users(
         rules in prop::collection::vec(rule(), 0..16),

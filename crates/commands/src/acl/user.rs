@@ -1,7 +1,7 @@
-//! A user: its passwords, and what it may do.
+//! A user: its passwords and its rights.
 //!
-//! A user never changes once others can see it. A change makes another `User` with the same identity, which takes its
-//! place ([`Users`](super::Users)).
+//! A user is immutable once others can see it. A change creates another `User` with the same identity, which replaces
+//! it ([`Users`](super::Users)).
 
 use std::borrow::Cow;
 use std::fmt;
@@ -14,10 +14,10 @@ use crate::command::{Command, Table};
 use tierce_wire::resp::Args;
 use tierce_wire::words;
 
-/// The user of connections that have not said who they are.
+/// The user of connections that have not authenticated.
 pub const DEFAULT: &[u8] = b"default";
 
-/// Identifies a user for the life of the server. One that is removed and added again is another one.
+/// Identifies a user for the life of the server. A user that is removed and added again gets a new identity.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct UserId(pub(super) u64);
 
@@ -27,18 +27,18 @@ pub struct User {
     id: UserId,
     name: Vec<u8>,
     is_on: bool,
-    /// Any password will do.
+    /// True if any password is accepted.
     needs_no_password: bool,
-    /// What `RESTORE` is told of payloads. All are checked here, whatever it says.
+    /// Flag that `ACL GETUSER` reports about `RESTORE`. The server checks all payloads in any case.
     checks_payloads: bool,
     passwords: Vec<PasswordHash>,
-    /// The first is the root. There is none in a user that has been removed.
+    /// The first one is the root. A removed user has none.
     selectors: Vec<Selector>,
     is_unrestricted: bool,
     shortcuts: Shortcuts,
 }
 
-/// What rules are applied in: the commands that there are, and what a new selector may do with channels.
+/// Context for applying rules: the command table, and the channel rights of a new selector.
 #[derive(Clone, Copy)]
 pub struct Terms<'a> {
     /// The commands.
@@ -48,7 +48,7 @@ pub struct Terms<'a> {
 }
 
 impl User {
-    /// One that is off, has no password and may do nothing.
+    /// Creates a user that is off, has no password and no rights.
     #[must_use]
     pub fn new(id: UserId, name: &[u8], terms: Terms<'_>) -> Self {
         let mut user = Self {
@@ -66,7 +66,7 @@ impl User {
         user
     }
 
-    /// The default user of a server without a configuration, who may do everything.
+    /// Creates the default user of a server without a configuration, with all rights.
     #[must_use]
     pub fn default_user(id: UserId, terms: Terms<'_>) -> Self {
         let mut user = Self::new(id, DEFAULT, terms);
@@ -75,7 +75,7 @@ impl User {
         user
     }
 
-    /// Whether a user may be called so.
+    /// Returns true if this is a valid name of a user.
     #[must_use]
     pub fn is_name(name: &[u8]) -> bool {
         !has_spaces(name)
@@ -84,7 +84,7 @@ impl User {
     /// Applies rules in their order.
     ///
     /// # Errors
-    /// If one of them is none; the user is useless then.
+    /// If a rule is invalid. The user must be discarded then.
     pub fn apply_all(&mut self, rules: &[&[u8]], terms: Terms<'_>) -> Result<(), RulesError> {
         for rule in merge_selectors(rules)? {
             self.apply(&rule, terms)
@@ -140,19 +140,19 @@ impl User {
         Ok(())
     }
 
-    /// Prepares what is looked at for each request.
+    /// Precomputes the data that each request uses.
     fn compile(&mut self, table: &Table) {
         self.is_unrestricted = self.selectors.iter().any(Selector::is_unrestricted);
         self.shortcuts = Shortcuts::of(&self.selectors[0], table);
     }
 
-    /// The same rules for another user.
+    /// Returns a user with these rules and another identity.
     #[must_use]
     pub(super) fn with_id(self, id: UserId) -> Self {
         Self { id, ..self }
     }
 
-    /// The same user without any rights: what is left of it when it has been removed.
+    /// Returns this user without any rights, for connections that outlive its removal.
     #[must_use]
     pub(super) fn without_rights(&self) -> Self {
         Self {
@@ -163,50 +163,50 @@ impl User {
         }
     }
 
-    /// Which user it is.
+    /// Returns its identity.
     #[must_use]
     pub fn id(&self) -> UserId {
         self.id
     }
 
-    /// Its name.
+    /// Returns its name.
     #[must_use]
     pub fn name(&self) -> &[u8] {
         &self.name
     }
 
-    /// The same for texts.
+    /// Returns its name for messages.
     #[must_use]
     pub fn display_name(&self) -> Cow<'_, str> {
         String::from_utf8_lossy(&self.name)
     }
 
-    /// Whether it may authenticate.
+    /// Returns true if it may authenticate.
     #[must_use]
     pub fn is_on(&self) -> bool {
         self.is_on
     }
 
-    /// Whether any password will do.
+    /// Returns true if it accepts any password.
     #[must_use]
     pub fn needs_no_password(&self) -> bool {
         self.needs_no_password
     }
 
-    /// Whether connections are this user without saying so, if it is the default user.
+    /// Returns true if connections need not authenticate, for the default user.
     #[must_use]
     pub fn is_open(&self) -> bool {
         self.is_on && self.needs_no_password
     }
 
-    /// Whether nothing is denied to it.
+    /// Returns true if it may do everything.
     #[must_use]
     #[inline]
     pub fn is_unrestricted(&self) -> bool {
         self.is_unrestricted
     }
 
-    /// Whether this is its password. Takes the same time wherever passwords differ.
+    /// Returns true if this is its password. The time does not depend on the position of the first difference.
     #[must_use]
     pub fn accepts(&self, password: &[u8]) -> bool {
         let candidate = PasswordHash::of(password);
@@ -214,20 +214,20 @@ impl User {
         self.is_on && (self.needs_no_password | is_one)
     }
 
-    /// What it may do, the root first.
+    /// Returns its selectors, the root first.
     #[must_use]
     pub fn selectors(&self) -> &[Selector] {
         &self.selectors
     }
 
-    /// Whether a call is allowed, as far as that can be said in a few instructions; otherwise see [`User::check`].
+    /// Returns true if a fast check suffices to allow a call. Otherwise see [`User::check`].
     #[must_use]
     #[inline(always)]
     pub fn allows_at_once(&self, command: &Command, args: Args<'_>) -> bool {
         self.shortcuts.allow(command, args)
     }
 
-    /// The flags that `ACL GETUSER` reports.
+    /// Returns the flags that `ACL GETUSER` reports.
     pub fn flags(&self) -> impl Iterator<Item = &'static str> {
         let on = if self.is_on { "on" } else { "off" };
         let payloads =
@@ -235,13 +235,13 @@ impl User {
         [Some(on), self.needs_no_password.then_some("nopass"), Some(payloads)].into_iter().flatten()
     }
 
-    /// The hashes of its passwords.
+    /// Returns the hashes of its passwords.
     #[must_use]
     pub fn passwords(&self) -> &[PasswordHash] {
         &self.passwords
     }
 
-    /// Its name and rules, which make the same user of a new one: `user` and this is a line of a configuration.
+    /// Returns its name and rules. They recreate this user: `user` and this text form a line of a configuration.
     #[must_use]
     pub fn describe(&self) -> Vec<u8> {
         let mut line = self.name.clone();
@@ -263,7 +263,7 @@ impl User {
     }
 }
 
-/// Users are the same if the same rules make them.
+/// Users are equal if their descriptions are.
 impl PartialEq for User {
     fn eq(&self, other: &Self) -> bool {
         self.describe() == other.describe()
@@ -276,7 +276,7 @@ impl fmt::Display for UserId {
     }
 }
 
-/// The selector with these rules, which stand between parentheses.
+/// Creates a selector from the rules between parentheses.
 fn selector_of(rules: &[u8], terms: Terms<'_>) -> Result<Selector, RuleError> {
     let mut selector = Selector::new(terms.table, terms.channels);
     for rule in words::split(rules).map_err(|_| RuleError::Syntax)? {
@@ -285,7 +285,7 @@ fn selector_of(rules: &[u8], terms: Terms<'_>) -> Result<Selector, RuleError> {
     Ok(selector)
 }
 
-/// Rules as [`selector_of`] reads them. One that ends with a parenthesis must not seem to be the last one.
+/// Formats rules for [`selector_of`]. Quotes those that end with a parenthesis, which would end the selector.
 fn in_parentheses(rules: &[u8]) -> Vec<u8> {
     let quoted = rules.split(|byte| *byte == b' ').map(|rule| match rule {
         [.., b')'] => Cow::Owned(words::quote(rule)),
@@ -294,8 +294,8 @@ fn in_parentheses(rules: &[u8]) -> Vec<u8> {
     quoted.collect::<Vec<_>>().join(&b' ')
 }
 
-/// Joins the rules of each selector, which may be several arguments: from the one that begins with a parenthesis to
-/// the one that ends with the other.
+/// Joins the rules of each selector. A selector may span several arguments: from the one that begins with a parenthesis
+/// to the one that ends with a parenthesis.
 fn merge_selectors<'a>(rules: &[&'a [u8]]) -> Result<Vec<Cow<'a, [u8]>>, RulesError> {
     let mut merged = Vec::with_capacity(rules.len());
     let mut rules = rules.iter();

@@ -1,7 +1,7 @@
 //! All users.
 //!
-//! Connections keep the user that they are ([`Rights`](super::Rights)) and learn by a number, the generation, that some
-//! user has changed. So a request of a user costs no lock.
+//! Connections keep a copy of their user ([`Rights`](super::Rights)). A number, the generation, tells them that some
+//! user has changed. So a check of rights takes no lock.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -12,29 +12,29 @@ use parking_lot::RwLock;
 use super::error::RulesError;
 use super::user::{DEFAULT, Terms, User, UserId};
 
-/// See the module. There always is a default user.
+/// See the module. The default user always exists.
 pub struct Users {
     by_name: RwLock<BTreeMap<Vec<u8>, Arc<User>>>,
-    /// Grows with each change, after it.
+    /// Incremented after each change.
     generation: AtomicU64,
-    /// Whether the default user needs no password and is on.
+    /// True if the default user is on and needs no password.
     is_open: AtomicBool,
     next_id: AtomicU64,
 }
 
 /// A user before and after a change.
 pub struct Changed {
-    /// As it was; none if it is new.
+    /// The user before the change; `None` if it is new.
     pub old: Option<Arc<User>>,
-    /// As it is.
+    /// The user after the change.
     pub new: Arc<User>,
 }
 
-/// The identity of the first default user.
+/// Identity of the first default user.
 const FIRST: UserId = UserId(0);
 
 impl Users {
-    /// The default user alone, who may do everything.
+    /// Creates the default user only, with all rights.
     #[must_use]
     pub fn new(terms: Terms<'_>) -> Self {
         let user = Arc::new(User::default_user(FIRST, terms));
@@ -46,49 +46,49 @@ impl Users {
         }
     }
 
-    /// A number that is another one after each change.
+    /// Returns a number that differs after each change.
     #[must_use]
     #[inline]
     pub fn generation(&self) -> u64 {
         self.generation.load(Ordering::Acquire)
     }
 
-    /// Whether clients need not authenticate.
+    /// Returns true if clients need not authenticate.
     #[must_use]
     #[inline]
     pub fn is_open(&self) -> bool {
         self.is_open.load(Ordering::Relaxed)
     }
 
-    /// Whether clients cannot become more than they are from the start: the default user is open, and there is no
-    /// other.
+    /// Returns true if authentication cannot give a client other rights: the default user is open, and there is no
+    /// other user.
     #[must_use]
     pub fn need_not_authenticate(&self) -> bool {
         self.is_open() && self.by_name.read().len() == 1
     }
 
-    /// The user of this name.
+    /// Returns the user of this name.
     #[must_use]
     pub fn get(&self, name: &[u8]) -> Option<Arc<User>> {
         self.by_name.read().get(name).cloned()
     }
 
-    /// The user of connections that have not said who they are.
+    /// Returns the user of connections that have not authenticated.
     #[must_use]
     pub fn default_user(&self) -> Arc<User> {
         self.get(DEFAULT).expect("it cannot be removed")
     }
 
-    /// All users by name.
+    /// Returns all users by name.
     #[must_use]
     pub fn all(&self) -> Vec<Arc<User>> {
         self.by_name.read().values().cloned().collect()
     }
 
-    /// Applies rules to a user, who is made if there is none.
+    /// Applies rules to a user, and creates it if needed.
     ///
     /// # Errors
-    /// If one of the rules is none; nothing has changed then.
+    /// If one of the rules is invalid. Nothing has changed then.
     pub fn change(
         &self,
         name: &[u8],
@@ -108,13 +108,13 @@ impl Users {
         Ok(Changed { old, new })
     }
 
-    /// A user who is not among these yet; see [`replace`](Self::replace).
+    /// Creates a user who is not in this set yet; see [`replace`](Self::replace).
     #[must_use]
     pub fn new_user(&self, name: &[u8], terms: Terms<'_>) -> User {
         User::new(UserId(self.next_id.fetch_add(1, Ordering::Relaxed)), name, terms)
     }
 
-    /// Removes a user, unless it is the default user. Whether there was one.
+    /// Removes a user. Returns false if there is none, or if it is the default user.
     pub fn remove(&self, name: &[u8]) -> bool {
         let mut by_name = self.by_name.write();
         let is_removed = name != DEFAULT && by_name.remove(name).is_some();
@@ -124,8 +124,8 @@ impl Users {
         is_removed
     }
 
-    /// Has these users and no others. Who has the name of one before stays that user, with other rules; a default user
-    /// who is not among them is as at the start of a server.
+    /// Replaces all users by these. A user whose name existed before keeps its identity. If the default user is not
+    /// among them, it gets the rules of a server's start.
     pub fn replace(&self, users: Vec<User>, terms: Terms<'_>) {
         let mut by_name = self.by_name.write();
         let mut next = BTreeMap::new();
@@ -140,7 +140,7 @@ impl Users {
         self.publish(&by_name);
     }
 
-    /// To be called with the lock held, so that the last change is the one that counts.
+    /// Publishes a change. The caller has the lock, so that the last change is published last.
     fn publish(&self, by_name: &BTreeMap<Vec<u8>, Arc<User>>) {
         let is_open = by_name.get(DEFAULT).is_some_and(|user| user.is_open());
         self.is_open.store(is_open, Ordering::Relaxed);

@@ -1,4 +1,4 @@
-//! How a caller tracks keys, for client-side caching.
+//! Key tracking of a caller, for client-side caching.
 
 use std::sync::atomic::Ordering::Relaxed;
 
@@ -10,23 +10,23 @@ use crate::clients::ClientFlags;
 use crate::command::{Command, Flags};
 use crate::pubsub::{Invalidation, Kind, Name, PubSub, Subscriptions, Tracker, TrackingMode};
 
-/// The tracking of a client, to be shown.
+/// Tracking of a client, as reports show it.
 #[derive(Clone, Debug)]
 pub struct Tracking {
-    /// Its mode and options.
+    /// Mode and options.
     pub tracker: Tracker,
-    /// Its prefixes, in order.
+    /// Prefixes, in order.
     pub prefixes: Vec<Name>,
 }
 
 impl Caller {
-    /// How it tracks keys, if it does.
+    /// Returns the tracker, if the client tracks keys.
     #[must_use]
     pub fn tracker(&self) -> Option<&Tracker> {
         self.subscriptions().and_then(Subscriptions::tracker)
     }
 
-    /// Its tracking to be shown, also by a transaction that has run away from the worker.
+    /// Returns the tracking for reports. This works in an offloaded transaction, too.
     #[must_use]
     pub fn tracking(&self) -> Option<Tracking> {
         let Some(subscriptions) = self.subscriptions() else {
@@ -36,16 +36,16 @@ impl Caller {
         Some(Tracking { tracker: subscriptions.tracker()?.clone(), prefixes })
     }
 
-    /// Whether it is to be told of changes of the keys that the current command reads.
+    /// Returns true if the client is told about changes of the keys that the current command reads.
     #[must_use]
     #[inline]
     pub fn remembers_reads(&self) -> bool {
         self.remembers_reads
     }
 
-    /// What the client is told behind the reply to a call that another thread runs while the connection gets messages,
-    /// if it tracks the keys that the call reads. A change of one may be told before the reply comes that does not show
-    /// it.
+    /// Returns the invalidation that follows the reply to an offloaded call, if the client tracks the keys that the
+    /// call reads. The connection gets messages meanwhile, so the invalidation of a key may arrive before a reply
+    /// with the old value.
     #[must_use]
     pub fn reads_of(&self, command: &Command, args: Args<'_>) -> Option<Invalidation> {
         if !self.remembers_reads || !command.spec.flags.contains(Flags::READONLY) {
@@ -55,7 +55,7 @@ impl Caller {
         (!keys.is_empty()).then(|| Invalidation::of(keys.into_iter(), 0))
     }
 
-    /// Writes an invalidation that came with a reply, or redirects it.
+    /// Writes or redirects an invalidation that came with a reply.
     pub fn invalidate(
         &mut self,
         pubsub: &PubSub,
@@ -68,7 +68,7 @@ impl Caller {
         }
     }
 
-    /// Begins to track keys, or changes how.
+    /// Begins to track keys, or changes the options.
     pub fn track(&mut self, pubsub: &PubSub, tracker: Tracker, prefixes: &[&[u8]]) {
         let all = [b"".as_slice()];
         let prefixes = match tracker.mode {
@@ -77,7 +77,7 @@ impl Caller {
         };
         let newcomer = || Box::new(pubsub.newcomer(self.client.conn));
         let subscriptions = self.subscriptions.get_or_insert_with(newcomer);
-        // What has come before follows the reply.
+        // Earlier messages are sent after the reply.
         let held = &mut **self.held_messages.get_or_insert_with(|| Box::new(Output::new()));
         pubsub.catch_up(subscriptions, held, self.proto);
         subscriptions.set_rights(&self.rights);
@@ -89,7 +89,7 @@ impl Caller {
         self.note_tracking();
     }
 
-    /// Tracks keys no more.
+    /// Ends the tracking of keys.
     pub fn end_tracking(&mut self, pubsub: &PubSub) {
         if self.tracker().is_none() {
             return;
@@ -106,7 +106,7 @@ impl Caller {
         self.note_tracking();
     }
 
-    /// CLIENT CACHING: whether the keys that the next command reads are tracked, against what is usual.
+    /// CLIENT CACHING: sets the exception from the tracking mode for the keys that the next command reads.
     pub fn set_caching(&mut self, is_given: bool) {
         if let Some(tracker) = self.subscriptions.as_mut().and_then(|all| all.tracker_mut()) {
             tracker.caching = is_given;
@@ -114,7 +114,7 @@ impl Caller {
         }
     }
 
-    /// Ends what CLIENT CACHING has said for one command, unless that was another CLIENT command or is queued.
+    /// Ends the effect of CLIENT CACHING after one command. It stays after another CLIENT command or a queued one.
     #[inline]
     pub fn end_caching(&mut self, command: Option<&Command>) {
         if self.subscriptions.is_some() && self.tracker().is_some_and(|tracker| tracker.caching) {
@@ -126,7 +126,7 @@ impl Caller {
         }
     }
 
-    /// Lets others see how it tracks keys.
+    /// Shows other threads the tracking mode.
     pub(super) fn note_tracking(&mut self) {
         let tracker = self.tracker().cloned();
         self.remembers_reads = tracker.as_ref().is_some_and(Tracker::remembers_reads);

@@ -1,4 +1,4 @@
-//! What the server knows about one client.
+//! State of one client that other connections can see.
 
 use std::fmt::Write as _;
 use std::sync::Arc;
@@ -21,34 +21,34 @@ use crate::waiting::ConnAddress;
 /// Bytes of replies that a socket takes at once, unless the client has stopped reading.
 const OUTPUT_IN_PASSING_MAX: usize = 16 << 10;
 
-/// A connected client, as others may read it.
+/// State of a connected client that other threads can read.
 ///
-/// The worker that owns the connection stores into the atomics, once a batch; all others only
-/// read them, so relaxed order suffices and a reader may see the state of a moment ago.
+/// The worker that owns the connection stores into the atomics, once a batch. All others only read them. So relaxed
+/// order suffices, and a reader may see a slightly outdated state.
 pub struct Client {
-    /// Never used twice in one life of the server.
+    /// Unique during the life of the server.
     pub id: u64,
-    /// Where it connects from.
+    /// Address of the client.
     pub addr: String,
-    /// Which of our addresses it connected to.
+    /// Address of the server that it connected to.
     pub laddr: String,
-    /// Its connection, for closing it.
+    /// Its connection, used to close it.
     pub conn: ConnAddress,
     /// The descriptor of its socket.
     pub fd: i32,
-    /// Came through the Unix socket.
+    /// True if it uses the Unix socket.
     pub unix: bool,
     /// The protocol that it speaks.
     pub speaks: Protocol,
-    /// Is on this machine: a loopback address, or the Unix socket.
+    /// True if it is on this machine: a loopback address, or the Unix socket.
     pub local: bool,
-    /// When it came, in Unix milliseconds.
+    /// Time of its connection, in Unix milliseconds.
     pub created_ms: i64,
-    /// What it says of itself.
+    /// Names that it gave itself.
     pub identity: Mutex<Identity>,
-    /// The user that it is; none for what is no client.
+    /// Its user; `None` for a caller that is no client.
     user: Mutex<Option<Arc<User>>>,
-    /// When it last sent a command, in Unix milliseconds.
+    /// Time of its last command, in Unix milliseconds.
     pub active_ms: AtomicI64,
     /// Its selected database.
     pub db: AtomicU16,
@@ -58,65 +58,65 @@ pub struct Client {
     pub flags: AtomicU32,
     /// Identity of its last command in the command table, plus one; zero before the first.
     last_command: AtomicU16,
-    /// How many channels, patterns, channels of shards and prefixes of keys it subscribes to.
+    /// Numbers of its subscriptions: channels, patterns, shard channels and key prefixes.
     pub subscriptions: [AtomicU32; 4],
-    /// The client that gets its invalidations: 0 for itself, -1 if it tracks no keys.
+    /// Id of the client that gets its invalidations: 0 for itself, -1 if it tracks no keys.
     pub redirect: AtomicI64,
-    /// What it waits for.
+    /// The blocked command, if it waits.
     pub waiter: Mutex<Option<Arc<Waiter>>>,
-    /// Results that it, or another client for it, waits for.
+    /// Deferred results that it waits for, or that others wait for on its behalf.
     pub results: Mutex<Results>,
-    /// What it watches.
+    /// Its watched keys.
     pub watch: Mutex<Option<Arc<WatchState>>>,
-    /// How many requests it has queued since MULTI; -1 without MULTI.
+    /// Number of requests queued since MULTI; -1 without MULTI.
     pub queued: AtomicI32,
-    /// Memory that they occupy.
+    /// Memory of these requests.
     pub queued_bytes: AtomicUsize,
-    /// Bytes it sent that wait for the rest of their command.
+    /// Received bytes of an incomplete command.
     pub input_bytes: AtomicUsize,
-    /// The memory that they were in when that was looked at last.
+    /// Capacity of the buffer for them, when last looked at.
     pub input_capacity: AtomicUsize,
-    /// Bytes that wait until it reads.
+    /// Bytes of replies that it has not read yet.
     pub output_bytes: AtomicUsize,
-    /// Memory of its connection beside its buffers: the state of an incomplete request.
+    /// Memory of its connection besides its buffers: the state of an incomplete request.
     pub parser_bytes: AtomicUsize,
-    /// What it occupies, as it was counted last towards `maxmemory-clients`.
+    /// Its memory, as last counted towards `maxmemory-clients`.
     pub(super) counted_bytes: AtomicUsize,
-    /// Where it is among clients of its size.
+    /// Its bucket by size.
     pub(super) bucket: AtomicU8,
-    /// Where it was when it was chosen to be closed.
+    /// Its bucket when it was chosen for eviction.
     pub(super) chosen_bucket: AtomicU8,
     connection_bytes: usize,
 }
 
-/// About what a watched key with a short name takes.
+/// Approximate memory of a watched key with a short name.
 const WATCHED_KEY_BYTES: usize = 150;
 
-/// About what a subscription to a channel with a short name takes.
+/// Approximate memory of a subscription to a channel with a short name.
 const SUBSCRIPTION_BYTES: usize = 270;
 
-/// Where a client comes from. The default is a caller that is no client: the server itself.
+/// Origin of a client. The default is a caller that is no client: the server itself.
 #[derive(Debug, Default)]
 pub struct Origin {
     /// Its connection.
     pub conn: ConnAddress,
-    /// Where it connects from.
+    /// Address of the client.
     pub addr: String,
-    /// Which of our addresses it connected to.
+    /// Address of the server that it connected to.
     pub laddr: String,
     /// The descriptor of its socket.
     pub fd: i32,
-    /// Came through the Unix socket.
+    /// True if it uses the Unix socket.
     pub unix: bool,
     /// The protocol that it speaks.
     pub speaks: Protocol,
-    /// Is on this machine.
+    /// True if it is on this machine.
     pub local: bool,
-    /// Memory of a connection that is idle.
+    /// Memory of an idle connection.
     pub connection_bytes: usize,
 }
 
-/// What a client says of itself; none of it is checked.
+/// Names that a client gives itself. None of them is checked.
 #[derive(Default, Clone)]
 pub struct Identity {
     /// `CLIENT SETNAME`.
@@ -140,25 +140,25 @@ impl ClientFlags {
     pub const NO_TOUCH: Self = Self(1 << 2);
     /// Is going to be closed.
     pub const CLOSING: Self = Self(1 << 3);
-    /// Waits for keys.
+    /// Is blocked on keys.
     pub const BLOCKED: Self = Self(1 << 4);
     /// Has subscriptions.
     pub const PUBSUB: Self = Self(1 << 5);
     /// Tracks keys.
     pub const TRACKING: Self = Self(1 << 6);
-    /// Tracks keys, but the client that gets its invalidations has gone.
+    /// Tracks keys, but the client that gets its invalidations has disconnected.
     pub const BROKEN_REDIRECT: Self = Self(1 << 7);
     /// Tracks all keys with some prefixes.
     pub const BROADCAST: Self = Self(1 << 8);
-    /// Has ended.
+    /// Has disconnected.
     pub const GONE: Self = Self(1 << 9);
-    /// Gets results of other clients' commands (`CLIENT ACCEPTNB`).
+    /// Accepts results of other clients' commands (`CLIENT ACCEPTNB`).
     pub const ACCEPTS_RESULTS: Self = Self(1 << 10);
-    /// Has been chosen to be closed for `maxmemory-clients`.
+    /// Has been chosen for eviction (`maxmemory-clients`).
     pub const EVICTED: Self = Self(1 << 12);
-    /// Goes elsewhere when it is told to (`CLIENT CAPA redirect`).
+    /// Follows redirections (`CLIENT CAPA redirect`).
     pub const REDIRECTS: Self = Self(1 << 13);
-    /// Reads what a replica has all the same (`READONLY`).
+    /// Reads possibly stale data of a replica (`READONLY`).
     pub const READS_REPLICAS: Self = Self(1 << 14);
 
     /// Is a replica.
@@ -180,7 +180,7 @@ impl ClientFlags {
 }
 
 impl Client {
-    /// A client that has just come from there.
+    /// Creates a client that has just connected.
     pub fn new(origin: Origin, now_ms: i64) -> Self {
         let Origin { conn, addr, laddr, fd, unix, speaks, local, connection_bytes } = origin;
         Self {
@@ -218,33 +218,33 @@ impl Client {
         }
     }
 
-    /// The user that it is; `None` for what is no client and has all rights.
+    /// Returns its user; `None` for a caller that is no client and has all rights.
     pub fn user(&self) -> Option<Arc<User>> {
         self.user.lock().clone()
     }
 
-    /// Lets others see which user it is.
+    /// Publishes its user.
     pub fn set_user(&self, user: Option<&Arc<User>>) {
         *self.user.lock() = user.cloned();
     }
 
-    /// Its address without the port, to tell machines apart.
+    /// Returns its address without the port, which identifies the machine.
     pub fn host(&self) -> &str {
         self.addr.rsplit_once(':').map_or(self.addr.as_str(), |(host, _)| host)
     }
 
-    /// Whether it is on this machine.
+    /// Returns whether it is on this machine.
     pub fn peer(&self) -> Peer {
         if self.local { Peer::Local } else { Peer::Remote }
     }
 
-    /// Whether all of `flags` are set.
+    /// Returns true if all of `flags` are set.
     pub fn has(&self, flags: ClientFlags) -> bool {
         self.flags.load(Relaxed) & flags.0 == flags.0
     }
 
-    /// Sets or clears `flags`; called by the worker that owns the client, and to mark it as
-    /// closing by anyone.
+    /// Sets or clears `flags`. Only the worker that owns the client calls it, except that any thread may mark it as
+    /// closing.
     pub fn set(&self, flags: ClientFlags, on: bool) {
         if on {
             self.flags.fetch_or(flags.0, Relaxed);
@@ -253,49 +253,49 @@ impl Client {
         }
     }
 
-    /// Lets others see which command, or request of another protocol, came last.
+    /// Publishes the last command, or the last request of another protocol.
     #[inline]
     pub fn note_command(&self, id: CommandId) {
         self.last_command.store(id.0 + 1, Relaxed);
     }
 
-    /// Which one came last. For a client that waits, that is the one that waits.
+    /// Returns the last command. For a blocked client, this is the command that is blocked.
     pub fn last_command(&self) -> Option<CommandId> {
         self.last_command.load(Relaxed).checked_sub(1).map(CommandId)
     }
 
-    /// The protocol version that it has chosen.
+    /// Returns the protocol version that it has chosen.
     pub fn proto(&self) -> Proto {
         if self.protocol.load(Relaxed) == 3 { Proto::Resp3 } else { Proto::Resp2 }
     }
 
-    /// Whether its connection has ended.
+    /// Returns true if it has disconnected.
     #[must_use]
     pub fn is_gone(&self) -> bool {
         self.has(ClientFlags::GONE)
     }
 
-    /// Whether another client has killed it, or its connection ends.
+    /// Returns true if another client has killed it, or if its connection is being closed.
     #[inline]
     pub fn is_closing(&self) -> bool {
         self.flags.load(Relaxed) & ClientFlags::CLOSING.0 != 0
     }
 
-    /// Lets others see how many bytes wait for the rest of a request, and to be read by the client.
+    /// Publishes the number of bytes of an incomplete request, and of replies that the client has not read.
     #[inline]
     pub fn note_backlogs(&self, input: usize, output: usize) {
         self.input_bytes.store(input, Relaxed);
         self.note_output(output);
     }
 
-    /// The same for output alone.
+    /// Publishes the number of bytes of replies that the client has not read.
     #[inline]
     pub fn note_output(&self, output: usize) {
         self.output_bytes.store(output, Relaxed);
     }
 
-    /// What to note of the output that waits behind a call. A few replies that are about to be sent are no backlog, if
-    /// nothing was in front of them.
+    /// Returns the output backlog to publish after a call. A few replies that are about to be sent are no backlog, if
+    /// nothing waited before them.
     #[inline]
     #[must_use]
     pub fn backlog_of(output: &Output) -> usize {
@@ -303,7 +303,7 @@ impl Client {
         if pending > OUTPUT_IN_PASSING_MAX || output.follows_unsent() { pending } else { 0 }
     }
 
-    /// Lets others see how many requests it has queued since MULTI, and the memory that they occupy.
+    /// Publishes the number of requests queued since MULTI, and their memory.
     #[inline]
     pub fn note_transaction(&self, queued: Option<(usize, usize)>) {
         let (len, bytes) = queued.map_or((-1, 0), |(len, bytes)| (len as i32, bytes));
@@ -311,8 +311,8 @@ impl Client {
         self.queued_bytes.store(bytes, Relaxed);
     }
 
-    /// Memory that it occupies: its record and buffers, what it has queued, waits for, watches and subscribes to. That
-    /// of watches and subscriptions is estimated, since they share it with those of other clients.
+    /// Returns its memory: its record, its buffers, its queued requests, deferred results, watched keys and
+    /// subscriptions. The last two are estimated, since their memory is shared with those of other clients.
     pub fn memory_bytes(&self) -> usize {
         let input = self.input_bytes.load(Relaxed) + self.free_input_bytes();
         let watched = self.watch.lock().as_ref().map_or(0, |watch| watch.keys());
@@ -329,7 +329,7 @@ impl Client {
             + subscriptions * SUBSCRIPTION_BYTES
     }
 
-    /// Room behind the input that waits. When nothing is left of the input, there is no memory for it either.
+    /// Returns the free room after the pending input. Without pending input there is no buffer.
     fn free_input_bytes(&self) -> usize {
         match self.input_bytes.load(Relaxed) {
             0 => 0,
@@ -337,7 +337,7 @@ impl Client {
         }
     }
 
-    /// The line of `CLIENT LIST`; `command` is the name of its last command.
+    /// Returns its line of `CLIENT LIST`; `command` is the name of its last command.
     pub fn describe(&self, now_ms: i64, command: &str) -> String {
         let identity = self.identity.lock().clone();
         let qbuf = self.input_bytes.load(Relaxed);
@@ -390,13 +390,13 @@ impl Client {
     }
 }
 
-// Printable, without spaces: allowed in a field of `CLIENT LIST`.
+// Returns true if the text is printable without spaces, as a field of `CLIENT LIST` must be.
 fn is_clean(text: &[u8]) -> bool {
     text.iter().all(|byte| (b'!'..=b'~').contains(byte))
 }
 
 impl Identity {
-    /// `text` as a field of `CLIENT LIST`, when it may be one.
+    /// Returns `text` as a field of `CLIENT LIST`, if it is a valid one.
     pub fn clean(text: &[u8]) -> Option<String> {
         is_clean(text).then(|| String::from_utf8_lossy(text).into_owned())
     }

@@ -1,10 +1,10 @@
-//! Results that come later than their commands, while the connection goes on: those of `NBLPOP` and its relatives.
+//! Deferred results: the connection continues before the command has its result. `NBLPOP` and others use them.
 //!
-//! A client may have a limited number of them pending, numbered in their order. Each goes to the client itself, or to
-//! another client that accepts such results. When either of the two disconnects, the result is cancelled.
+//! A client may have a limited number of pending results, numbered in order. A result goes to the client itself, or to
+//! another client that accepts such results. It is cancelled when either of the two disconnects.
 //!
-//! **Invariant:** the list of a client is locked alone, and no shard is locked while it is. So it may be locked with
-//! shards held.
+//! **Invariant:** the list of a client is a leaf lock: no shard is locked while it is locked. So it may be locked while
+//! shards are.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -17,120 +17,120 @@ use tierce_wire::resp::Proto;
 use super::{Client, ClientFlags};
 use crate::config::SyncPolicy;
 
-/// About what one takes beside its call.
+/// Approximate memory of a result besides its call.
 const RESULT_BYTES: usize = 400;
 
-/// A result that is still to come.
+/// A pending result.
 pub struct Deferred {
     /// The client that sent the command.
     pub from: Arc<Client>,
     /// The client that gets the result.
     pub to: Arc<Client>,
-    /// Which of the results that the sender has waited for, from 1 on.
+    /// Number of the result among those of the sender, starting at 1.
     pub number: u64,
     /// The name of the command.
     pub command: &'static str,
-    /// What the sender has asked for in place of `appendfsync`.
+    /// The sender's durability policy, which replaces `appendfsync`.
     pub durability: Option<SyncPolicy>,
     /// Bytes of the call.
     bytes: usize,
-    /// The result is encoded in RESP3.
+    /// True if the result is encoded in RESP3.
     is_resp3: AtomicBool,
     phase: Mutex<Phase>,
 }
 
-/// How far the command got.
+/// Progress of the command.
 enum Phase {
-    /// It is to run on a thread for long commands.
+    /// Queued for a thread for long commands.
     Queued,
-    /// It is running, or about to look at its keys.
+    /// Running, or about to look at its keys.
     Running,
-    /// It waits for keys.
+    /// Blocked on keys.
     Waiting(Arc<Waiter>),
-    /// Its result is on the way.
+    /// The result was made and is on the way.
     Answered,
-    /// Its result has come, or comes no more.
+    /// The result has arrived, or was cancelled.
     Over,
 }
 
-/// What can be done to end a command without its result.
+/// Step that ends a command without its result.
 pub enum Ending {
-    /// Nothing more: it has not begun.
+    /// No further step: it has not begun.
     Now,
-    /// This waiter is to be cancelled.
+    /// The caller has to cancel this waiter.
     Of(Arc<Waiter>),
     /// It is too late.
     TooLate,
 }
 
-/// Whether a result is still wanted.
+/// Tells if a result is still wanted.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Listener {
-    /// It is.
+    /// The result is wanted.
     There,
-    /// Its client has gone, or wants no more results.
+    /// Its client has disconnected, or accepts no more results.
     Gone,
 }
 
-/// Who has gone, or says that it wants no more results, when a command is ended.
+/// The client that causes the end of a command: it disconnects, or accepts no more results.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Leaving {
     /// Neither the sender nor the receiver.
     Neither,
     /// The sender, which is not the receiver.
     Sender,
-    /// The receiver: it gets no result from now on.
+    /// The receiver. It gets no result from now on.
     Receiver,
 }
 
-/// Why a command was not taken.
+/// Reason why a command was refused.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum NotTaken {
-    /// Its client has so many pending already.
+    /// Its client has the maximum of pending results.
     TooMany,
-    /// The client that was to get the result has gone, or does not accept it.
+    /// The chosen receiver has disconnected, or does not accept results.
     NoListener,
 }
 
-/// The results that concern a client.
+/// Pending results of a client.
 #[derive(Default)]
 pub struct Results {
-    /// How many it has waited for so far.
+    /// Number of results that it has waited for so far.
     begun: u64,
-    /// Those of its own commands.
+    /// Results of its own commands.
     sent: BTreeMap<u64, Arc<Deferred>>,
-    /// Those that commands of others send to it, by sender and number.
+    /// Results that it gets from commands of other clients, by sender and number.
     received: BTreeMap<(u64, u64), Arc<Deferred>>,
 }
 
-/// How many results of all clients are pending.
+/// Number of pending results of all clients.
 #[derive(Default)]
 pub struct Pending(AtomicUsize);
 
 impl Pending {
-    /// The number.
+    /// Returns the number.
     pub fn get(&self) -> usize {
         self.0.load(Relaxed)
     }
 }
 
-/// What is known of a command whose result comes later.
+/// Properties of a command with a deferred result.
 pub struct Terms {
     /// Its name.
     pub command: &'static str,
-    /// What its client has asked for in place of `appendfsync`.
+    /// The client's durability policy, which replaces `appendfsync`.
     pub durability: Option<SyncPolicy>,
     /// Bytes of its call.
     pub bytes: usize,
-    /// So many results of one client may be pending.
+    /// Maximum of pending results of one client.
     pub pending_max: usize,
 }
 
 impl Deferred {
-    /// One that `from` waits for and `to` gets.
+    /// Creates a result that `from` waits for and `to` gets.
     ///
     /// # Errors
-    /// When that is not allowed.
+    /// If `from` has too many pending results, or `to` does not accept it.
     pub fn begin(
         from: &Arc<Client>,
         to: &Arc<Client>,
@@ -162,27 +162,27 @@ impl Deferred {
         Ok(deferred)
     }
 
-    /// Whether another client gets the result.
+    /// Returns true if another client gets the result.
     #[must_use]
     pub fn is_redirected(&self) -> bool {
         self.from.id != self.to.id
     }
 
-    /// Chooses the protocol version of the result when it is made: that of its receiver, which may have chosen another
-    /// one when it gets it.
+    /// Fixes the protocol version of the result when it is made, to that of its receiver. The receiver may have changed
+    /// its version when it gets the result.
     pub fn choose_proto(&self) -> Proto {
         let proto = self.to.proto();
         self.is_resp3.store(proto == Proto::Resp3, Relaxed);
         proto
     }
 
-    /// The protocol version of the result.
+    /// Returns the protocol version of the result.
     #[must_use]
     pub fn proto(&self) -> Proto {
         if self.is_resp3.load(Relaxed) { Proto::Resp3 } else { Proto::Resp2 }
     }
 
-    /// Enters it into the list of the client that gets the result. Whether that accepts it.
+    /// Adds it to the list of its receiver. Returns false if that does not accept it.
     fn announce(self: &Arc<Self>) -> bool {
         let mut results = self.to.results.lock();
         let accepts = self.to.accepts_results();
@@ -192,12 +192,12 @@ impl Deferred {
         accepts
     }
 
-    /// It is to run on another thread.
+    /// Notes that it is queued for another thread.
     pub fn queue(&self) {
         self.advance(Phase::Queued);
     }
 
-    /// It runs now. Whether anybody still wants its result.
+    /// Notes that it runs now. Tells if the result is still wanted.
     pub fn run(&self) -> Listener {
         self.advance(Phase::Running)
     }
@@ -211,7 +211,7 @@ impl Deferred {
         Listener::There
     }
 
-    /// It waits as `register` says, unless its result is not wanted.
+    /// Blocks it with the waiter from `register`, unless its result is no longer wanted.
     pub fn wait(&self, register: impl FnOnce() -> Arc<Waiter>) -> Listener {
         let mut phase = self.phase.lock();
         if matches!(*phase, Phase::Over) {
@@ -221,30 +221,30 @@ impl Deferred {
         Listener::There
     }
 
-    /// Its result is on the way, unless it is not wanted.
+    /// Notes that its result is on the way, unless it is no longer wanted.
     pub fn answer(&self) -> Listener {
         self.advance(Phase::Answered)
     }
 
-    /// Who leaves when one of its clients goes.
+    /// Returns the role of the client that leaves.
     #[must_use]
     pub fn leaving(&self, client: &Client) -> Leaving {
         if self.to.id == client.id { Leaving::Receiver } else { Leaving::Sender }
     }
 
-    /// Whether it has its result, or gets none.
+    /// Returns true if it has its result, or was cancelled.
     #[must_use]
     pub fn is_over(&self) -> bool {
         matches!(*self.phase.lock(), Phase::Over)
     }
 
-    /// Whether it waits for keys.
+    /// Returns true if it is blocked on keys.
     pub fn is_waiting(&self) -> bool {
         matches!(*self.phase.lock(), Phase::Waiting(_))
     }
 
-    /// Begins to end it without a result. When one of its clients leaves, the result of a command that is running is
-    /// dropped; one on the way is for the receiver alone to drop.
+    /// Begins to end it without a result. When one of its clients leaves, the result of a running command is dropped. A
+    /// result on the way can only be dropped by the receiver.
     pub fn cancel(&self, leaving: Leaving) -> Ending {
         let mut phase = self.phase.lock();
         match &*phase {
@@ -258,7 +258,7 @@ impl Deferred {
         Ending::Now
     }
 
-    /// Its result has come, or comes no more. Whether it was pending.
+    /// Ends it, with or without a result. Returns true if it was pending.
     pub fn end(&self, pending: &Pending) -> bool {
         *self.phase.lock() = Phase::Over;
         let was_pending = self.from.results.lock().sent.remove(&self.number).is_some();
@@ -273,37 +273,37 @@ impl Deferred {
 }
 
 impl Results {
-    /// Whether one more may be pending.
+    /// Checks if one more may be pending.
     ///
     /// # Errors
-    /// When not.
+    /// If the maximum is reached.
     pub fn check(&self, pending_max: usize) -> Result<(), NotTaken> {
         if self.sent.len() < pending_max { Ok(()) } else { Err(NotTaken::TooMany) }
     }
 
-    /// Those of the client's own commands, in their order.
+    /// Returns those of the client's own commands, in order.
     pub fn sent(&self) -> impl ExactSizeIterator<Item = &Arc<Deferred>> {
         self.sent.values()
     }
 
-    /// The one with this number.
+    /// Returns the result with this number.
     #[must_use]
     pub fn get(&self, number: u64) -> Option<&Arc<Deferred>> {
         self.sent.get(&number)
     }
 
-    /// Those that others send to the client.
+    /// Returns those that other clients send to this one.
     pub fn received(&self) -> impl Iterator<Item = &Arc<Deferred>> {
         self.received.values()
     }
 
-    /// Whether the client waits for none.
+    /// Returns true if the client has no pending results.
     #[must_use]
     pub fn is_empty(&self) -> bool {
         self.sent.is_empty() && self.received.is_empty()
     }
 
-    /// Memory that they occupy.
+    /// Returns the memory that they use.
     #[must_use]
     pub fn memory_bytes(&self) -> usize {
         self.sent.values().map(|deferred| deferred.bytes).sum()
@@ -311,13 +311,13 @@ impl Results {
 }
 
 impl Client {
-    /// Whether results of other clients' commands may be sent to it.
+    /// Returns true if it accepts results of other clients' commands.
     #[must_use]
     pub fn accepts_results(&self) -> bool {
         self.has(ClientFlags::ACCEPTS_RESULTS) && !self.is_closing()
     }
 
-    /// Has it accept such results, or no more of them. Returns those that it was to get and must not.
+    /// Starts or stops accepting such results. Returns the pending ones that it must no longer get.
     #[must_use]
     pub fn accept_results(&self, on: bool) -> Vec<Arc<Deferred>> {
         let results = self.results.lock();

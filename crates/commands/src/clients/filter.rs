@@ -1,4 +1,4 @@
-//! Which clients `CLIENT LIST` shows and `CLIENT KILL` ends.
+//! Selection of clients for `CLIENT LIST` and `CLIENT KILL`.
 
 use super::{Client, ClientFlags};
 use crate::acl::{UserId, Users};
@@ -45,7 +45,7 @@ impl Filter {
     /// Reads the arguments of `CLIENT LIST`: `[TYPE type] [ID id ...]`.
     ///
     /// # Errors
-    /// A syntax error, an unknown type or an id that is none.
+    /// A syntax error, an unknown type or an invalid id.
     pub fn for_list(args: Rest<'_>) -> Result<Self, CommandError> {
         let mut filter = Self::default();
         let is = |word: &[u8], name: &[u8]| word.eq_ignore_ascii_case(name);
@@ -55,7 +55,7 @@ impl Filter {
                 filter.kind = Some(kind(name)?);
             }
             Some(([word, _], _)) if is(word, b"id") => {
-                // No client has an id below 1, but it may be asked for.
+                // No client has an id below 1, but such an id is valid in a request.
                 let id = |arg: &[u8]| match number::parse_i64(arg) {
                     Some(id) => Ok(id.max(0) as u64),
                     None => Err(CommandError::new("ERR Invalid client ID")),
@@ -71,7 +71,7 @@ impl Filter {
     /// unless they say `SKIPME no`.
     ///
     /// # Errors
-    /// A syntax error or a value that cannot be.
+    /// A syntax error or an invalid value.
     pub fn for_kill(args: Rest<'_>, own_id: u64, users: &Users) -> Result<Self, CommandError> {
         let mut filter = Self { skip: Some(own_id), ..Self::default() };
         let mut left = args;
@@ -119,12 +119,12 @@ impl Filter {
         Ok(())
     }
 
-    /// The client that `CLIENT KILL addr` means.
+    /// Selects the client of `CLIENT KILL addr`.
     pub fn for_address(addr: &[u8]) -> Self {
         Self { addr: Some(String::from_utf8_lossy(addr).into_owned()), ..Self::default() }
     }
 
-    /// Whether `client` meets all conditions.
+    /// Returns true if `client` meets all conditions.
     pub fn admits(&self, client: &Client, now_ms: i64) -> bool {
         let same = |wanted: &Option<String>, is: &str| wanted.as_ref().is_none_or(|w| w == is);
         self.skip != Some(client.id)

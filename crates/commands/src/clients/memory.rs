@@ -1,8 +1,8 @@
-//! How much memory each client uses, and which client is closed when all together use too much (`maxmemory-clients`).
+//! Memory of clients, and client eviction (`maxmemory-clients`).
 //!
-//! - Clients are in buckets by powers of two of their bytes, so a large one is found without visiting all.
-//! - The figure of a client is updated when its worker serves it, so it may be out of date. The worker that closes a
-//!   client checks again first ([`ClientMemory::is_due`]).
+//! - Buckets group clients by powers of two of their bytes. So a large client is found without visiting all.
+//! - The worker of a client updates its figure when it serves the client, so the figure may be outdated. Before that
+//!   worker closes the client, it checks again ([`ClientMemory::is_due`]).
 //! - Clients with `CLIENT NO-EVICT on` count, but are in no bucket.
 //! - Without a limit, nothing is counted.
 
@@ -14,16 +14,16 @@ use parking_lot::Mutex;
 
 use super::{Client, ClientFlags};
 
-/// Bytes of the clients in the lowest bucket, as a power of two: most clients are there all the time.
+/// Parameter of the lowest bucket, which has all clients below 2^(`LOWEST_LOG` + 1) bytes. Most clients stay there.
 const LOWEST_LOG: u32 = 15;
 
-/// The last bucket has clients of 8 GiB and more.
+/// Number of buckets. The last one has clients of 8 GiB and more.
 const BUCKETS: usize = 19;
 
 /// Marks a client that is in no bucket.
 pub(super) const NO_BUCKET: u8 = u8::MAX;
 
-/// Clients of a bucket of which the largest goes. A bound, as the lowest bucket may have all of them.
+/// Number of clients of a bucket that are compared to find the largest. The lowest bucket may have all clients.
 const COMPARED_MAX: usize = 64;
 
 type Bucket = BTreeMap<u64, Arc<Client>>;
@@ -31,28 +31,28 @@ type Bucket = BTreeMap<u64, Arc<Client>>;
 /// See the module.
 #[derive(Default)]
 pub struct ClientMemory {
-    /// Bytes of all clients together, 0 for no limit.
+    /// Limit in bytes for all clients together; 0 for no limit.
     limit: AtomicU64,
-    /// What they occupy, except those that have been chosen.
+    /// Memory of all clients, except those chosen for eviction.
     bytes: AtomicI64,
     buckets: Mutex<[Bucket; BUCKETS]>,
-    /// None of them can go, and that was said.
+    /// True after it was logged that no client can be evicted.
     is_exhausted: AtomicBool,
 }
 
 impl ClientMemory {
-    /// Whether there is a limit.
+    /// Returns true if there is a limit.
     #[inline]
     pub fn is_limited(&self) -> bool {
         self.limit.load(Relaxed) > 0
     }
 
-    /// Changes the limit; 0 is none. The caller counts all clients then.
+    /// Changes the limit; 0 for no limit. The caller then counts all clients.
     pub fn set_limit(&self, bytes: u64) {
         self.limit.store(bytes, Relaxed);
     }
 
-    /// Counts what a client occupies now. Only by its worker, or with the registry locked.
+    /// Counts the current memory of a client. Call it only from its worker, or with the registry locked.
     #[inline]
     pub fn count(&self, client: &Arc<Client>) {
         if self.is_limited() {
@@ -65,7 +65,7 @@ impl ClientMemory {
         if client.has(ClientFlags::EVICTED) {
             return;
         }
-        // What replicas have not taken is no client's doing, and has limits of its own.
+        // The backlog of a replica is not caused by a client, and has limits of its own.
         let is_replica = client.has(ClientFlags::REPLICA);
         let bytes = if is_replica { 0 } else { client.memory_bytes() };
         let before = client.counted_bytes.swap(bytes, Relaxed);
@@ -79,7 +79,7 @@ impl ClientMemory {
         }
     }
 
-    /// Moves a client to another bucket, unless it has been chosen meanwhile.
+    /// Moves a client to another bucket, unless it was chosen for eviction in the meantime.
     fn put(&self, client: &Arc<Client>, bucket: u8) {
         let mut buckets = self.buckets.lock();
         if client.has(ClientFlags::EVICTED) {
@@ -98,7 +98,7 @@ impl ClientMemory {
         self.bytes.fetch_sub(client.counted_bytes.swap(0, Relaxed) as i64, Relaxed);
     }
 
-    /// Forgets a client that has gone. With the registry locked.
+    /// Removes a client that has disconnected. The registry must be locked.
     pub(super) fn forget(&self, client: &Client) {
         let mut buckets = self.buckets.lock();
         let bucket = client.bucket.swap(NO_BUCKET, Relaxed);
@@ -108,7 +108,7 @@ impl ClientMemory {
         self.take_off(client);
     }
 
-    /// Whether clients occupy more than they may.
+    /// Returns true if clients use more memory than allowed.
     #[inline]
     pub fn is_exceeded(&self) -> bool {
         self.is_limited() && self.would_exceed(0)
@@ -119,7 +119,7 @@ impl ClientMemory {
         limit > 0 && self.bytes.load(Relaxed) + more as i64 > limit as i64
     }
 
-    /// Takes a client that is to go out of the count: one of the largest that may go.
+    /// Chooses a client for eviction, one of the largest, and stops counting it.
     pub fn choose(&self) -> Option<Arc<Client>> {
         let mut buckets = self.buckets.lock();
         let bucket = buckets.iter_mut().rev().find(|bucket| !bucket.is_empty())?;
@@ -133,8 +133,8 @@ impl ClientMemory {
         Some(client)
     }
 
-    /// Whether a client that was chosen has to go, now that its memory is known exactly. If not, it is counted again:
-    /// the limit is kept without it, or it has become smaller than others.
+    /// Returns true if a chosen client has to be closed, now that its exact memory is known. Otherwise counts it again:
+    /// memory is within the limit without it, or it has become smaller than others.
     #[must_use]
     pub fn is_due(&self, client: &Arc<Client>) -> bool {
         let bytes = client.memory_bytes();
@@ -148,9 +148,9 @@ impl ClientMemory {
         false
     }
 
-    /// Notes whether the limit is exceeded and no client can go. Whether that is new.
+    /// Notes whether the limit is exceeded and no client can be evicted. Returns true if this has just begun.
     pub fn note_exhausted(&self, is_exhausted: bool) -> bool {
-        // Mostly nothing changes, and then nothing is written that all workers read.
+        // Usually nothing changes. Then nothing is written, because all workers read this.
         self.is_exhausted.load(Relaxed) != is_exhausted
             && self.is_exhausted.swap(is_exhausted, Relaxed) != is_exhausted
             && is_exhausted

@@ -1,15 +1,15 @@
 //! The connected clients as others see them.
 //!
-//! A session belongs to one worker. What other connections may ask about it (`CLIENT LIST`) or do
-//! to it (`CLIENT KILL`) goes through its [`Client`], which both sides share.
+//! A session belongs to one worker. Other connections read its state (`CLIENT LIST`) or act on it
+//! (`CLIENT KILL`) through its [`Client`], which both sides share.
 
 mod client;
 mod deferred;
 mod filter;
 mod memory;
 mod pause;
-mod places;
 mod registry;
+mod slots;
 mod strangers;
 
 pub use self::client::{Client, ClientFlags, Identity, Origin};
@@ -17,8 +17,8 @@ pub use self::deferred::{Deferred, Ending, Leaving, Listener, NotTaken, Pending,
 pub use self::filter::Filter;
 pub use self::memory::ClientMemory;
 pub use self::pause::{Hold, Pause, PauseMode};
-pub use self::places::{Listening, Protocol};
 pub use self::registry::Registry;
+pub use self::slots::{Listening, Protocol};
 pub use self::strangers::{
     REPLICAS, STRANGERS, STRANGERS_OUTPUT_BYTES_MAX, SUBSCRIBERS, output_class,
 };

@@ -1,5 +1,5 @@
-//! `CLIENT PAUSE`: commands wait, connections stay. Also holds writes back while the server does something
-//! that must be atomic.
+//! `CLIENT PAUSE`: commands wait, connections stay. Also defers writes during operations of the server that must be
+//! atomic.
 
 use std::sync::Arc;
 use std::sync::atomic::{
@@ -9,32 +9,32 @@ use std::sync::atomic::{
 
 use parking_lot::Mutex;
 
-/// Which commands wait.
+/// The commands that wait.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum PauseMode {
-    /// Those that may change data.
+    /// Commands that may change data.
     Write = 1,
-    /// All but the few that end a pause.
+    /// All commands but the few that end a pause.
     All = 2,
 }
 
 /// A pause of the whole server.
 ///
-/// It is looked at once a batch; a session that has to wait leaves its requests in the input
-/// buffer and asks to be resumed at `until_ms`, or when the pause is ended earlier. Who ends it may have changed the
-/// role before: one that sees the end, and reads the role behind that, sees the change.
+/// Sessions check it once a batch. A session that has to wait leaves its requests in the input buffer and asks to be
+/// resumed at `until_ms`; an earlier end of the pause also resumes it. The thread that ends a pause may change the role
+/// first. A session that sees the end, and reads the role after that, sees the change.
 #[derive(Debug, Default)]
 pub struct Pause {
-    /// Unix milliseconds; zero when there is none.
+    /// Unix milliseconds; zero without a pause.
     until_ms: AtomicI64,
     mode: AtomicU8,
-    /// How many hold writes back for as long as they take.
+    /// Number of operations that currently defer writes.
     holders: AtomicU32,
-    /// Counts its ends by `CLIENT UNPAUSE`. Locked by who begins or ends it: each is one step.
+    /// Number of ends by `CLIENT UNPAUSE`. Locked to begin or end a pause, so that each is one step.
     ends: Mutex<u32>,
 }
 
-/// Holds writes back as long as it exists.
+/// Defers writes as long as it exists.
 #[derive(Debug)]
 pub struct Hold(Arc<Pause>);
 
@@ -48,18 +48,18 @@ impl Hold {
 }
 
 impl Drop for Hold {
-    /// Sessions that wait look by themselves.
+    /// Waiting sessions notice it by polling.
     fn drop(&mut self) {
         self.0.let_go();
     }
 }
 
-/// A client that is held back for an unknown time checks again after this time, if it is not resumed before.
+/// Interval at which a client polls that waits for an unknown time, unless it is resumed earlier.
 const CHECK_EVERY_MS: i64 = 100;
 
 impl Pause {
-    /// Begins or prolongs a pause; `false` if there were not this many ends, as one has ended it before. As in Redis, a
-    /// running pause is never made shorter or weaker.
+    /// Begins or prolongs a pause. Returns false if the number of ends is not `ends`, because it was ended in the
+    /// meantime. As in Redis, a running pause is never made shorter or weaker.
     #[must_use]
     pub fn begin(&self, ends: u32, until_ms: i64, mode: PauseMode, now_ms: i64) -> bool {
         let ended = self.ends.lock();
@@ -73,36 +73,37 @@ impl Pause {
         true
     }
 
-    /// Ends the pause at once; the caller wakes the sessions that wait.
+    /// Ends the pause at once. The caller wakes the waiting sessions.
     pub fn end(&self) {
         let mut ends = self.ends.lock();
         self.until_ms.store(0, Release);
         *ends += 1;
     }
 
-    /// Ends so far.
+    /// Returns the number of ends so far.
     pub fn ends(&self) -> u32 {
         *self.ends.lock()
     }
 
-    /// Holds writes back, besides any other pause, until [`Pause::let_go`].
+    /// Defers writes until [`Pause::let_go`], independent of any other pause.
     pub fn hold(&self) {
         self.holders.fetch_add(1, Relaxed);
     }
 
-    /// Ends what [`Pause::hold`] began; the caller wakes the sessions that wait.
+    /// Reverts [`Pause::hold`]. The caller wakes the waiting sessions.
     pub fn let_go(&self) {
         self.holders.fetch_sub(1, Release);
     }
 
-    /// To be asked before `until_ms` is read: who lets go may have begun a pause just before.
+    /// To be called before `until_ms` is read: the thread that lets go may have begun a pause just before.
     #[inline]
     fn is_held(&self) -> bool {
         self.holders.load(Acquire) > 0
     }
 
-    /// Until when a request has to wait, if it has to: always if it `writes`. The client that paused must be able to
-    /// look after the server and to end it, so some others are exempt from a pause of all.
+    /// Returns the time until which a request has to wait, if it has to. A request that `writes` always waits. Some
+    /// others are exempt from a pause of all, because the client that paused must be able to inspect the server and end
+    /// the pause.
     #[inline]
     pub fn holds(
         &self,
@@ -119,13 +120,13 @@ impl Pause {
         (writes || holds_all() && !is_exempt()).then_some(until_ms)
     }
 
-    /// Whether a pause is running.
+    /// Returns true during a pause.
     #[inline]
     pub fn is_on(&self, now_ms: i64) -> bool {
         self.is_held() || self.until_ms.load(Acquire) > now_ms
     }
 
-    /// The running pause: what it is for and how long it lasts, in milliseconds.
+    /// Returns the mode of the running pause and its remaining milliseconds.
     pub fn remaining(&self, now_ms: i64) -> Option<(PauseMode, i64)> {
         let is_held = self.is_held();
         let left = self.until_ms.load(Relaxed) - now_ms;
@@ -148,7 +149,7 @@ mod tests {
     fn of_two_that_begin_at_once_the_stronger_one_counts() {
         const ROUNDS: i64 = 2_000;
         let (pause, arrived) = (Pause::default(), AtomicI64::new(0));
-        // Each goes on when both are there.
+        // Each thread continues when both have arrived.
         let meet = |place: i64| {
             arrived.fetch_add(1, AcqRel);
             while arrived.load(Acquire) < 2 * place {
@@ -164,7 +165,7 @@ mod tests {
             };
             (0..ROUNDS).filter(fails).count()
         };
-        // Neither leaves the other one waiting.
+        // Neither thread leaves the other waiting.
         let failed = thread::scope(|scope| {
             let other = scope.spawn(|| begin(PauseMode::All));
             [begin(PauseMode::Write), other.join().expect("the other thread")]

@@ -6,30 +6,30 @@ use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
 
 use parking_lot::Mutex;
 
-use super::places::Places;
+use super::slots::Slots;
 use super::{Client, ClientFlags, ClientMemory, Filter, Listening, Pending};
 
-/// The clients by their ids, which is also the order in which they came.
+/// The clients by id, which is also the order of their connections.
 #[derive(Default)]
 pub struct Registry {
     clients: Mutex<BTreeMap<u64, Arc<Client>>>,
-    /// Changes with `clients` locked.
-    places: Mutex<Places>,
-    /// Sessions that watch all commands; without any, no lines are formatted.
+    /// Changed only with `clients` locked.
+    slots: Mutex<Slots>,
+    /// Number of MONITOR sessions. Without any, no lines are formatted.
     monitors: AtomicUsize,
-    /// Results that come later.
+    /// Number of deferred results.
     pub pending: Pending,
-    /// Those that a pause holds.
+    /// Number of clients that wait for the end of a pause.
     pub paused: Arc<AtomicUsize>,
-    /// What they occupy, while that is limited.
+    /// Memory of the clients, counted while it is limited.
     pub memory: ClientMemory,
 }
 
 impl Registry {
-    /// Takes in a client, of `max` at most, some of which are kept for each protocol in `listening`.
+    /// Admits a client, of `max` at most. Some are reserved for each protocol in `listening`.
     ///
     /// # Errors
-    /// Gives the client back when there is no room for it.
+    /// Returns the client if there is no room for it.
     pub fn admit(
         &self,
         client: Arc<Client>,
@@ -37,69 +37,69 @@ impl Registry {
         listening: Listening,
     ) -> Result<(), Arc<Client>> {
         let mut clients = self.clients.lock();
-        let mut places = self.places.lock();
-        if !places.admits(&client, max, listening) {
+        let mut slots = self.slots.lock();
+        if !slots.admits(&client, max, listening) {
             return Err(client);
         }
-        places.take(&client);
+        slots.take(&client);
         clients.insert(client.id, client);
         Ok(())
     }
 
-    /// Forgets a client that has gone.
+    /// Removes a client that has disconnected.
     pub fn remove(&self, id: u64) {
         let mut clients = self.clients.lock();
         if let Some(client) = clients.remove(&id) {
-            self.places.lock().leave(&client);
+            self.slots.lock().leave(&client);
             client.set(ClientFlags::GONE, true);
             self.memory.forget(&client);
         }
     }
 
-    /// Limits the memory of all clients together; 0 is no limit.
+    /// Limits the memory of all clients together; 0 for no limit.
     pub fn limit_memory(&self, bytes: u64) {
         let clients = self.clients.lock();
         self.memory.set_limit(bytes);
         clients.values().for_each(|client| self.memory.count(client));
     }
 
-    /// How many there are.
+    /// Returns the number of clients.
     pub fn len(&self) -> usize {
         self.clients.lock().len()
     }
 
-    /// Whether no client is connected.
+    /// Returns true if no client is connected.
     pub fn is_empty(&self) -> bool {
         self.len() == 0
     }
 
-    /// The client with this id.
+    /// Returns the client with this id.
     pub fn get(&self, id: u64) -> Option<Arc<Client>> {
         self.clients.lock().get(&id).cloned()
     }
 
-    /// The clients that `filter` admits, oldest first.
+    /// Returns the clients that `filter` selects, oldest first.
     pub fn matching(&self, filter: &Filter, now_ms: i64) -> Vec<Arc<Client>> {
         let clients = self.clients.lock();
         clients.values().filter(|client| filter.admits(client, now_ms)).cloned().collect()
     }
 
-    /// All clients, oldest first.
+    /// Returns all clients, oldest first.
     pub fn all(&self) -> Vec<Arc<Client>> {
         self.clients.lock().values().cloned().collect()
     }
 
-    /// The number that wait for keys, or for the end of a pause.
+    /// Returns the number of clients that wait for keys, or for the end of a pause.
     pub fn count_waiting(&self) -> usize {
         self.count(ClientFlags::BLOCKED) + self.paused.load(Relaxed)
     }
 
-    /// How many have all of `flags` set.
+    /// Returns the number of clients with all of `flags` set.
     pub fn count(&self, flags: ClientFlags) -> usize {
         self.clients.lock().values().filter(|client| client.has(flags)).count()
     }
 
-    /// Counts a session that begins or ends watching.
+    /// Counts a session that begins or ends MONITOR.
     pub fn count_monitor(&self, begins: bool) {
         if begins {
             self.monitors.fetch_add(1, Relaxed);
@@ -108,13 +108,13 @@ impl Registry {
         }
     }
 
-    /// Whether there are clients of MONITOR.
+    /// Returns true if there are clients of MONITOR.
     #[inline]
     pub fn has_monitors(&self) -> bool {
         self.monitors.load(Relaxed) != 0
     }
 
-    /// The largest input and output backlog of any client, in bytes.
+    /// Returns the largest input backlog and the largest output backlog of any client, in bytes.
     pub fn largest_backlogs(&self) -> (usize, usize) {
         let clients = self.clients.lock();
         let input = clients.values().map(|c| c.input_bytes.load(Relaxed)).max();
@@ -122,7 +122,7 @@ impl Registry {
         (input.unwrap_or(0), output.unwrap_or(0))
     }
 
-    /// Bytes that clients occupy; see [`Client::memory_bytes`].
+    /// Returns the memory of all clients; see [`Client::memory_bytes`].
     pub fn memory_bytes(&self) -> usize {
         self.clients.lock().values().map(|client| client.memory_bytes()).sum()
     }

@@ -8,13 +8,13 @@ pub const STRANGERS: OutputClass = OutputClass::new(1);
 /// The output limits of clients with subscriptions.
 pub const SUBSCRIBERS: OutputClass = OutputClass::new(2);
 
-/// Replicas have no limits of their own: what waits for them is in the stream, which has them.
+/// The class of replicas, without limits: their pending data are in the stream, which has some.
 pub const REPLICAS: OutputClass = OutputClass::new(3);
 
-/// The replies that may wait for strangers: as much as in Redis, whose first 16 KiB are not counted.
+/// Limit of their pending replies, as in Redis, which does not count the first 16 KiB.
 pub const STRANGERS_OUTPUT_BYTES_MAX: usize = 17 * 1024;
 
-/// The output limits of a client, which may use the data or is a stranger.
+/// Returns the output limits of a client; `may` is false before authentication.
 pub fn output_class(may: bool) -> OutputClass {
     if may { OutputClass::default() } else { STRANGERS }
 }

@@ -1,12 +1,12 @@
 //! Commands that are added to a table while the server runs.
 //!
-//! Workers hold references to commands while they run them, and lookups of built-in commands must not become
-//! slower. So an added command stays in memory as long as the table, in a slot that is written once. Adding
-//! and removing change the map from names to slots, which is looked at where the built-in table knows no
-//! such name. A call that was looked up before its command was removed runs to its end.
+//! Workers hold references to commands while they run them, and lookups of built-in commands must not become slower. So
+//! an added command stays in memory as long as the table, in a slot that is written once. Adding and removing only
+//! change the map from names to slots. Lookups use this map for names that the built-in table does not have. A call
+//! that has found its command before the removal runs to its end.
 //!
-//! Counters are arrays indexed by command id, with some entries reserved for added commands. [`ADDED_MAX`] is
-//! the limit for all additions of the table's life; adding a `Spec` again takes its old slot.
+//! Counters are arrays indexed by command id, with some entries reserved for added commands. [`ADDED_MAX`] limits all
+//! additions during the table's life. A `Spec` that is added again reuses its slot.
 
 use std::collections::BTreeMap;
 use std::sync::OnceLock;
@@ -17,10 +17,10 @@ use parking_lot::RwLock;
 use super::Table;
 use super::table::{Command, CommandId, Described};
 
-/// Commands and subcommands that can be added to one table; more are refused.
+/// Maximum of commands and subcommands that can be added to one table. More are refused.
 pub const ADDED_MAX: usize = 64;
 
-/// Why a command is not added.
+/// Reason why a command is not added.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, thiserror::Error)]
 pub enum AddError {
     /// There is a command with this name.
@@ -29,7 +29,7 @@ pub enum AddError {
     /// The name is empty, or has capital letters.
     #[error("a command's name is not empty and in lower case")]
     BadName,
-    /// The table has taken as many as it can.
+    /// The table has no free slot.
     #[error("no more than {ADDED_MAX} commands can be added")]
     Full,
 }
@@ -37,7 +37,7 @@ pub enum AddError {
 pub(super) struct Added {
     slots: Box<[OnceLock<Command>]>,
     names: RwLock<Names>,
-    /// How many can be found, so that the lock is not even taken while there are none.
+    /// Number of added commands. While it is 0, lookups do not take the lock.
     len: AtomicUsize,
 }
 
@@ -71,11 +71,11 @@ impl Added {
 }
 
 impl Table {
-    /// Adds a command while workers run. It is found from now on, and counted under its name. `bind` gives it its body
-    /// before that, unless it has had its slot before.
+    /// Adds a command while workers run. From then on it is found, and counted under its name. Before that, `bind`
+    /// gives a command in a new slot its body.
     ///
     /// # Errors
-    /// If its name is taken, or none, or the table is full.
+    /// If the name is taken or invalid, or the table is full.
     pub(crate) fn add(
         &self,
         described: Described,
@@ -125,7 +125,7 @@ impl Table {
         Ok(slot)
     }
 
-    /// Removes a command that was added; calls that are running end as they would have. Whether it was there.
+    /// Removes an added command. Running calls end as usual. Returns false if there was none.
     pub fn remove(&self, name: &str) -> bool {
         let mut names = self.added.names.write();
         let removed = names.slots.remove(name).is_some();
@@ -175,7 +175,7 @@ mod tests {
         assert_eq!(add(&table, &OWN), Err(AddError::NameTaken));
         assert!(table.remove(OWN.name) && !table.remove(OWN.name));
         assert!(table.find(OWN.name.as_bytes()).is_none() && table.all().count() == before);
-        // What was found before is still there for the call that found it.
+        // A call that found the command earlier can still use it.
         assert_eq!(command.spec.name, OWN.name);
     }
 
@@ -189,7 +189,7 @@ mod tests {
         for number in 0..ADDED_MAX - 1 {
             assert_eq!(add(&table, leaked(format!("own.{number}"))), Ok(()));
         }
-        // The same one takes the same place.
+        // An equal command reuses its slot.
         for _ in 0..2 * ADDED_MAX {
             assert_eq!(add(&table, &OWN), Ok(()));
             assert!(table.remove(OWN.name));

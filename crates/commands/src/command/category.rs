@@ -1,4 +1,4 @@
-//! The access categories that commands are in.
+//! Access categories of commands.
 
 /// All of them, in the order of Redis.
 pub const ALL: [&str; 21] = [
@@ -25,7 +25,7 @@ pub const ALL: [&str; 21] = [
     "scripting",
 ];
 
-/// The category of this name, in any case.
+/// Returns the category of this name, in any case.
 #[must_use]
 pub fn find(name: &[u8]) -> Option<&'static str> {
     ALL.into_iter().find(|category| category.as_bytes().eq_ignore_ascii_case(name))

@@ -1,19 +1,19 @@
-//! Which arguments of a command are channels.
+//! Channel arguments of commands.
 
 use std::ops::Range;
 
 use tierce_wire::resp::Args;
 
-/// Where a call names channels, and how.
+/// Positions of the channels in a call, and the way they are named.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Channels {
-    /// All arguments behind the name, or the first one only.
+    /// True for all arguments, false for the first one only.
     are_all: bool,
-    /// Whether they are channels themselves.
+    /// Tells if they are names or patterns.
     pub named_by: ChannelUse,
 }
 
-/// How a channel is named.
+/// The way a channel is named.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum ChannelUse {
     /// By its name.
@@ -30,7 +30,7 @@ impl Channels {
     /// All arguments are patterns of channels.
     pub const PATTERNS: Self = Self { are_all: true, named_by: ChannelUse::Pattern };
 
-    /// The indexes of the channels in a call, its name included.
+    /// Returns the indexes of the channels in a call; the name of the command has index 0.
     #[must_use]
     pub fn indexes(self, call: Args<'_>) -> Range<usize> {
         1..if self.are_all { call.len() } else { call.len().min(2) }

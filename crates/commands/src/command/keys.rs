@@ -1,33 +1,33 @@
-//! Which arguments of a command are keys.
+//! Key arguments of commands.
 
 use tierce_wire::number::parse_i64;
 use tierce_wire::resp::Args;
 
-/// Options that have arguments, and how many.
+/// Options with arguments, and the number of these.
 pub type Options = &'static [(&'static str, usize)];
 
-/// How the keys of a run are found.
+/// The way the keys of a run are found.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum KeySearch {
-    /// They stand from `first` on.
+    /// The keys begin at `first`.
     Index,
     /// The argument at `first` gives their number, and they follow it.
     Count,
-    /// The key stands behind this word, one of the options from `first` on. Arguments of other options may be
-    /// called like the word.
+    /// The key follows this word, one of the options from `first` on. Arguments of other options may be equal to the
+    /// word.
     Word(&'static str, Options),
-    /// The same. COMMAND says that clients have to ask (COMMAND GETKEYS).
+    /// Like `Word`, but COMMAND tells clients to use COMMAND GETKEYS.
     Option(&'static str, Options),
-    /// The call does not say: their names are in the data. None can be found beforehand.
+    /// The names of the keys are in the data, not in the call. None can be found beforehand.
     Unknown,
-    /// The first half of what stands behind this word, the last of the options from 1 on. Clients are told to
-    /// look for it from `first` on.
+    /// The first half of the arguments after this word, the last of the options from 1 on. COMMAND tells clients to
+    /// search it from `first` on.
     FirstHalf(&'static str, Options),
 }
 
 #[cfg(test)]
 impl KeySearch {
-    /// Whether the keys are found by looking for words.
+    /// Returns true if the keys are found by searching for words.
     pub const fn goes_by_words(self) -> bool {
         matches!(self, Self::Word(..) | Self::Option(..) | Self::FirstHalf(..))
     }
@@ -36,51 +36,51 @@ impl KeySearch {
 /// One run of key arguments: from `first`, every `step`, to `last` (negative: from the end).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct KeySpec {
-    /// How they are found.
+    /// The way they are found.
     pub search: KeySearch,
-    /// Index of the first key, or what `search` says; the command's name has index 0.
+    /// Index of the first key, or as `search` defines it; the command's name has index 0.
     pub first: i16,
     /// Index of the last key; -1 is the last argument.
     pub last: i16,
     /// Distance between keys.
     pub step: i16,
-    /// What the command does with these keys.
+    /// Use of these keys by the command.
     pub flags: KeyFlags,
-    /// Why the flags are as they are, where that is not plain.
+    /// Reason for the flags, if it is not obvious.
     pub note: Option<&'static str>,
 }
 
-/// What a command does with a key, in the words of `COMMAND INFO`.
+/// Use of a key by a command, in the words of `COMMAND INFO`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct KeyFlags(pub &'static [&'static str]);
 
 impl KeyFlags {
     /// Reads the value and returns it, or data made of it.
     pub const READ: Self = Self(&["RO", "access"]);
-    /// Looks at the key but returns nothing of the value's content.
+    /// Looks at the key but returns no content of the value.
     pub const LOOK: Self = Self(&["RO"]);
-    /// Changes what is there.
+    /// Changes the existing value.
     pub const UPDATE: Self = Self(&["RW", "update"]);
-    /// Changes what is there and returns content.
+    /// Changes the existing value and returns content.
     pub const READ_UPDATE: Self = Self(&["RW", "access", "update"]);
-    /// As [`Self::READ_UPDATE`], the exact access depending on options.
+    /// Like [`Self::READ_UPDATE`], but the exact access depends on options.
     pub const VARIABLE: Self = Self(&["RW", "access", "update", "variable_flags"]);
-    /// Overwrites whatever is there.
+    /// Overwrites any existing value.
     pub const OVERWRITE: Self = Self(&["OW", "update"]);
     /// Creates a key that was absent.
     pub const INSERT: Self = Self(&["OW", "insert"]);
-    /// Removes a part of what is there.
+    /// Removes a part of the existing value.
     pub const SHRINK: Self = Self(&["RW", "delete"]);
     /// Removes the key without returning content.
     pub const REMOVE: Self = Self(&["RM", "delete"]);
     /// Returns content and removes the key.
     pub const READ_REMOVE: Self = Self(&["RW", "access", "delete"]);
-    /// Is no key.
+    /// Is not a key.
     pub const NOT_KEY: Self = Self(&["not_key"]);
 }
 
 impl KeyFlags {
-    /// What a call of the command `name` does with the keys; only for [`Self::VARIABLE`] that depends on its arguments.
+    /// Returns the flags for one call of the command `name`. Only [`Self::VARIABLE`] depends on its arguments.
     pub fn of_call(self, name: &str, args: Args<'_>) -> Self {
         let says = |word: &str, from: usize| {
             args.iter().skip(from).any(|arg| arg.eq_ignore_ascii_case(word.as_bytes()))
@@ -90,7 +90,7 @@ impl KeyFlags {
                 let writes = says("set", 2) || says("incrby", 2);
                 if writes { Self::READ_UPDATE } else { Self::READ }
             }
-            // SET reads the old value if it is asked to.
+            // SET with GET reads the old value.
             Self::VARIABLE if says("get", 3) => Self::READ_UPDATE,
             Self::VARIABLE => Self::OVERWRITE,
             flags => flags,
@@ -99,8 +99,8 @@ impl KeyFlags {
 }
 
 impl KeyFlags {
-    /// Whether the value has to be there before the command can do its work: not if it is overwritten or
-    /// removed unread.
+    /// Returns true if the command needs the value to do its work. It does not if it overwrites the value, or removes
+    /// it unread.
     pub fn needs_value(self) -> bool {
         !matches!(self.0.first(), Some(&"OW" | &"RM"))
     }
@@ -112,28 +112,28 @@ impl KeySpec {
         Self { search: KeySearch::Index, first: index, last: index, step: 1, flags, note: None }
     }
 
-    /// As many keys as the argument at `index` says, behind it.
+    /// Keys after the argument at `index`, which is their number.
     pub const fn counted(index: i16, flags: KeyFlags) -> Self {
         Self { search: KeySearch::Count, ..Self::at(index, flags) }
     }
 
-    /// A single key behind `word`, which is one of the options from `index` on, like `others`.
+    /// A single key after `word`, which is one of the options from `index` on, like `others`.
     pub const fn behind(word: &'static str, others: Options, index: i16, flags: KeyFlags) -> Self {
         Self { search: KeySearch::Word(word, others), ..Self::at(index, flags) }
     }
 
-    /// The same; COMMAND says that clients have to ask (COMMAND GETKEYS).
+    /// Like [`Self::behind`], but COMMAND tells clients to use COMMAND GETKEYS.
     pub const fn option(word: &'static str, others: Options, index: i16, flags: KeyFlags) -> Self {
         Self { search: KeySearch::Option(word, others), ..Self::at(index, flags) }
     }
 
-    /// Keys that the arguments do not tell.
+    /// Keys that are not among the arguments.
     pub const fn unknown(flags: KeyFlags) -> Self {
         Self { search: KeySearch::Unknown, ..Self::at(0, flags) }
     }
 
-    /// As many keys behind `word`, which ends the options and which clients are to look for from `index` on,
-    /// as other arguments follow.
+    /// Keys after `word`, the first half of the arguments there. The word ends the options; COMMAND tells clients to
+    /// search it from `index` on.
     pub const fn first_half_behind(
         word: &'static str,
         others: Options,
@@ -149,24 +149,24 @@ impl KeySpec {
         Self { search: KeySearch::Index, first: 1, last: -1, step, flags, note: None }
     }
 
-    /// Without the last argument, which is something else.
+    /// Leaves out the last argument, which is something else.
     pub const fn but_last(self) -> Self {
         Self { last: self.last - 1, ..self }
     }
 
-    /// With a word on why the flags are as they are.
+    /// Adds a reason for the flags.
     pub const fn note(self, note: &'static str) -> Self {
         Self { note: Some(note), ..self }
     }
 
-    /// The index of the first key in most calls, for guesses.
+    /// Returns the index of the first key in most calls, as a guess.
     #[inline]
     pub const fn first_guess(&self) -> usize {
         self.first as usize + !matches!(self.search, KeySearch::Index) as usize
     }
 
-    /// The indexes of the keys in a call (its name included). None if it says that there are more keys
-    /// than arguments.
+    /// Returns the indexes of the keys in a call; the name has index 0. Returns none if the call gives a number of keys
+    /// that exceeds its arguments.
     pub fn indexes(self, call: Args<'_>) -> impl Iterator<Item = usize> {
         let (argc, first) = (call.len(), self.first as usize);
         let range = match self.search {
@@ -187,11 +187,11 @@ impl KeySpec {
             KeySearch::Unknown => 0..0,
             KeySearch::Word(word, others) | KeySearch::Option(word, others) => {
                 let mut at = first;
-                let mut places = std::iter::from_fn(|| option_place(call, &mut at, word, others));
+                let mut places = std::iter::from_fn(|| option_index(call, &mut at, word, others));
                 places.by_ref().last().map_or(0..0, |at| at + 1..at + 2)
             }
             KeySearch::FirstHalf(word, others) => {
-                let place = option_place(call, &mut 1, word, others).unwrap_or(argc - 1);
+                let place = option_index(call, &mut 1, word, others).unwrap_or(argc - 1);
                 place + 1..place + 1 + (argc - place - 1) / 2
             }
         };
@@ -199,8 +199,8 @@ impl KeySpec {
     }
 }
 
-/// Where the next option `word` stands that has an argument, from `at` on, which is moved behind it.
-fn option_place(
+/// Returns the position of the next option `word` with an argument, from `at` on, and moves `at` after that argument.
+fn option_index(
     call: Args<'_>,
     at: &mut usize,
     word: &str,

@@ -1,17 +1,16 @@
-//! Requests of protocols other than RESP, as the statistics count them.
+//! Requests of protocols other than RESP, as counted by the statistics.
 //!
-//! They are not commands: their protocols find, gate and run them. Like commands they have an identity, under
-//! which they are counted and timed, and a name, such as `memcached|get`, which `INFO`, `LATENCY` and `CLIENT
-//! LIST` show.
+//! They are not commands: their protocols find, check and run them. Like commands they have an identity, under which
+//! they are counted and timed, and a name, such as `memcached|get`, which `INFO`, `LATENCY` and `CLIENT LIST` show.
 
 use super::{CommandId, Table};
 
-/// What a request of another protocol is counted and timed as.
+/// Kind of a request of another protocol, for counters and timing.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Operation {
     /// Its identity.
     pub id: CommandId,
-    /// Takes so little time that it is timed together with its neighbours.
+    /// True if it is so short that it is timed together with its neighbours.
     pub is_brief: bool,
 }
 
@@ -22,7 +21,7 @@ pub struct Operations {
 }
 
 impl Operations {
-    /// The operation with this place among the names.
+    /// Returns the operation at this index of the names.
     #[inline]
     pub fn get(self, place: u16, is_brief: bool) -> Operation {
         Operation { id: CommandId(self.first + place), is_brief }
@@ -30,14 +29,14 @@ impl Operations {
 }
 
 impl Table {
-    /// Gives identities to the operations of a protocol, which have these names.
+    /// Assigns identities to the operations of a protocol with these names.
     pub fn add_operations(&mut self, names: impl IntoIterator<Item = &'static str>) -> Operations {
         let first = self.id_count() as u16;
         self.operations.extend(names);
         Operations { first }
     }
 
-    /// All names under which calls are counted, with their identities: of commands and subcommands, and then of
+    /// Returns all names under which calls are counted, with their identities: first commands and subcommands, then
     /// operations.
     pub fn counted(&self) -> impl Iterator<Item = (CommandId, &str)> {
         let commands = self.all().map(|command| (command.id, command.full_name.as_str()));

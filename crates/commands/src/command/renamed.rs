@@ -1,7 +1,7 @@
-//! Commands that clients know by other names: `rename-command`.
+//! Commands with other names for clients: `rename-command`.
 //!
-//! Only what clients say is translated. Everything else goes by the name that a command has in its
-//! [`Spec`](super::Spec): rules of users, statistics, what is logged.
+//! Only the names that clients send are translated. Everything else uses the name of a command in its
+//! [`Spec`](super::Spec): rules of users, statistics, logs.
 
 use std::collections::BTreeMap;
 
@@ -11,25 +11,25 @@ use super::table::{Command, Table};
 
 const AUTH: &str = "auth";
 
-/// Why a command gets no other name.
+/// Reason why a command is not renamed.
 #[derive(Clone, PartialEq, Eq, Debug, thiserror::Error)]
 pub enum RenameError {
-    /// It is called otherwise, or clients cannot use it, or it does not exist.
+    /// It does not exist, or was renamed or disabled before.
     #[error("there is no command '{0}'")]
     NoSuchCommand(String),
-    /// Another command is called so.
+    /// Another command has this name.
     #[error("there is a command '{0}'")]
     NameTaken(String),
 }
 
-/// The places in the table of commands that are called otherwise, by their names in lower case.
+/// Indexes of renamed commands in the table, by their new names in lower case.
 pub(super) type Names = BTreeMap<Vec<u8>, u16>;
 
 impl Table {
-    /// Gives a command another name; with an empty one it is found no more.
+    /// Renames a command. With an empty name it cannot be found any more.
     ///
     /// # Errors
-    /// If there is no such command, or one with that name.
+    /// If there is no such command, or one with the new name.
     pub fn rename(&mut self, command: &[u8], name: &[u8]) -> Result<(), RenameError> {
         let text = |name: &[u8]| String::from_utf8_lossy(name).into_owned();
         let index =
@@ -50,13 +50,13 @@ impl Table {
         Ok(())
     }
 
-    /// What the server itself says for AUTH, on a connection that it makes to itself for a client of another protocol:
-    /// if AUTH has another name, or none, a name that nothing else knows.
+    /// Returns the name of AUTH for connections that the server makes to itself for clients of another protocol. If
+    /// AUTH was renamed or disabled, this is a secret name.
     pub fn name_of_auth(&self) -> &[u8] {
         self.secret_auth.as_deref().unwrap_or(AUTH).as_bytes()
     }
 
-    /// The command called so here.
+    /// Returns the command that was renamed to this name.
     #[cold]
     pub(super) fn find_renamed(&self, name: &[u8]) -> Option<&Command> {
         if self.renamed.is_empty() {
@@ -66,7 +66,7 @@ impl Table {
         self.commands().get(usize::from(index))
     }
 
-    /// The command with this name in its facts, whatever clients call it; in any case.
+    /// Returns the command with this name in its [`Spec`](super::Spec), even if it was renamed; in any case.
     pub fn find_original(&self, name: &[u8]) -> Option<&Command> {
         let is_it = |command: &Command| command.spec.name.as_bytes().eq_ignore_ascii_case(name);
         match self.find(name).filter(|command| is_it(command)) {
@@ -75,7 +75,7 @@ impl Table {
         }
     }
 
-    /// The command or subcommand whose facts have the name `get` or `client|list`, in any case.
+    /// Returns the command or subcommand with the original name `get` or `client|list`, in any case.
     pub fn find_original_full(&self, name: &[u8]) -> Option<&Command> {
         let mut words = name.splitn(2, |byte| *byte == b'|');
         let command = self.find_original(words.next()?)?;

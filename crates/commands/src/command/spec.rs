@@ -2,66 +2,66 @@
 
 use super::{Channels, Flags, Group, KeySearch, KeySpec, Scope, category};
 
-/// How much of the values of its keys a command goes through.
+/// The share of its keys' values that a command visits.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Weight {
-    /// Little, or as much as its body weighs itself.
+    /// Little, or an amount that its body computes itself.
     Light,
-    /// All of them.
+    /// All values.
     All,
     /// The smallest of its sources, once for each.
     Smallest,
-    /// All pairs of their parts, which its body weighs itself.
+    /// All pairs of their parts. The body computes their number.
     Pairs,
 }
 
-/// The facts about one command or subcommand, stated once, beside the function that runs it, of which they know nothing.
+/// Facts about one command or subcommand, next to the function that runs it. They do not know this function.
 #[derive(Clone, Copy)]
 pub struct Spec {
     /// Lower case; a subcommand has only its own word here.
     pub name: &'static str,
-    /// Number of arguments with the name; negative: at least that many.
+    /// Number of arguments including the name; negative: at least that many.
     pub arity: i16,
-    /// How many words its name has when it is called.
+    /// Number of words of its name in a call.
     pub words: u8,
     /// Properties.
     pub flags: Flags,
-    /// Chapter.
+    /// Group in the documentation.
     pub group: Group,
-    /// The version that brought the command: of Redis, or `Tierce 0.1.0` if Redis does not have it.
+    /// The first version with the command: of Redis, or `Tierce 0.1.0` if Redis does not have it.
     pub since: &'static str,
     /// Time complexity in the usual notation.
     pub complexity: &'static str,
-    /// One sentence on what it does.
+    /// Its effect in one sentence.
     pub summary: &'static str,
     /// The arguments after the name in the notation of manuals: `key [NX | XX] [key ...]`.
     pub syntax: &'static str,
-    /// Calls and their replies, as redis-cli shows them; the page of commands explains the notation.
+    /// Calls and replies in the style of redis-cli; the page of commands explains the notation.
     pub example: &'static str,
-    /// Where the keys are.
+    /// Positions of the keys.
     pub keys: &'static [KeySpec],
-    /// Arguments that are no keys but decide on the node of a cluster, as keys do.
+    /// Arguments that are no keys but select the node of a cluster, as keys do.
     pub routes: &'static [KeySpec],
-    /// Where the channels are that it sends to or subscribes to.
+    /// Positions of the channels that it sends to or subscribes to.
     pub channels: Option<Channels>,
-    /// What is locked while it runs; `None` if that follows from the keys.
+    /// Locks while it runs; `None` if the keys imply them.
     pub locks: Option<Scope>,
-    /// Whether it goes through whole values.
+    /// The share of its keys' values that it visits.
     pub weight: Weight,
-    /// Which argument is the name of a field or member that is looked for; 0 if none is.
+    /// Index of the argument with the name of the wanted field or member; 0 if there is none.
     pub element_at: usize,
-    /// Access categories beyond those that follow from flags and group.
+    /// Access categories in addition to those that flags and group imply.
     pub categories: &'static [&'static str],
-    /// Advice for clients and proxies: how to route the command and to combine replies.
+    /// Hints for clients and proxies on routing the command and combining replies.
     pub tips: &'static [&'static str],
-    /// The version of Redis that deprecated the command, and what replaces it.
+    /// The version of Redis that deprecated the command, and its replacement.
     pub deprecated: Option<(&'static str, &'static str)>,
-    /// It is only a container for subcommands.
+    /// True if it is only a container for subcommands.
     pub is_container: bool,
 }
 
 impl Spec {
-    /// A command or subcommand named `name` (lower case), of so many words and arguments.
+    /// A command or subcommand named `name` (lower case), with this number of words and arguments.
     pub const fn new(name: &'static str, group: Group, words: u8, arity: i16) -> Self {
         Self {
             name,
@@ -87,7 +87,7 @@ impl Spec {
         }
     }
 
-    /// What is locked while it runs.
+    /// Returns the locks that it needs while it runs.
     pub const fn scope(&self) -> Scope {
         match self.locks {
             Some(scope) => scope,
@@ -95,23 +95,23 @@ impl Spec {
         }
     }
 
-    /// Whether a call with `argc` arguments, the name included, has an acceptable number.
+    /// Returns true if a call may have `argc` arguments, including the name.
     #[inline]
     pub const fn accepts(&self, argc: usize) -> bool {
         accepts(self.arity, argc)
     }
 
-    /// All access categories, in the order Redis reports them.
+    /// Returns all access categories, in the order of Redis.
     pub fn all_categories(&self) -> Vec<&'static str> {
         category::ALL.into_iter().filter(|category| self.is_in(category)).collect()
     }
 
-    /// Whether it is in an access category.
+    /// Returns true if it is in an access category.
     pub fn is_in(&self, category: &str) -> bool {
         let has = |flag| self.flags.contains(flag);
         let follows = match category {
             "write" => has(Flags::WRITE),
-            // A script reads nothing by itself: each of its calls needs rights of its own.
+            // A script itself reads nothing: each of its calls needs rights of its own.
             "read" => has(Flags::READONLY) && self.group != Group::Scripting,
             "admin" | "dangerous" => has(Flags::ADMIN),
             "fast" => has(Flags::FAST),
@@ -123,21 +123,21 @@ impl Spec {
         follows || self.categories.contains(&category)
     }
 
-    /// Containers are in no category of a group, and WAIT is generic but counts as connection.
+    /// True for containers, which no category of a group has, and for WAIT: it is generic but counts as connection.
     fn has_own_group(&self) -> bool {
         let mut groups = Group::ALL.into_iter().filter_map(Group::category);
         self.is_container || groups.any(|group| self.categories.contains(&group))
     }
 
-    /// The flags that `COMMAND INFO` reports.
+    /// Returns the flags that `COMMAND INFO` reports.
     pub fn flag_names(&self) -> impl Iterator<Item = &'static str> {
-        // Clients that know first, last and step only have to ask where the keys of a call are.
+        // Clients that only know first, last and step have to ask for the positions of the keys of a call.
         let is_movable = self.keys.iter().any(|keys| keys.search != KeySearch::Index);
         self.flags.names().chain(is_movable.then_some("movablekeys"))
     }
 
-    /// First key, last key and step as `COMMAND INFO` reports them; zeros without keys, or where one
-    /// has to look for them.
+    /// Returns the first key, last key and step that `COMMAND INFO` reports; zeros without keys, or if the keys have to
+    /// be searched.
     pub fn key_range(&self) -> (i16, i16, i16) {
         let specs = self.keys.iter().chain(self.routes);
         let mut ranges = specs.filter(|keys| keys.search == KeySearch::Index);
@@ -149,7 +149,7 @@ impl Spec {
     }
 }
 
-/// Whether this arity accepts a call with `argc` arguments, the name included.
+/// Returns true if this arity accepts a call with `argc` arguments, including the name.
 #[inline]
 pub(crate) const fn accepts(arity: i16, argc: usize) -> bool {
     if arity >= 0 { argc == arity as usize } else { argc >= arity.unsigned_abs() as usize }

@@ -1,10 +1,10 @@
 //! Arguments of a command, parsed from the notation of the Redis manual.
 //!
-//! The notation: words in lower case are values (`key`, `seconds`), words in upper case are
-//! tokens (`EX`), `[...]` is optional, `a | b` is a choice, `<...>` groups, and `x [x ...]` is a
-//! repetition. `COMMAND DOCS` reports the tree that [`Argument::parse`] makes of it.
+//! The notation: words in lower case are values (`key`, `seconds`), words in upper case are tokens
+//! (`EX`), `[...]` is optional, `a | b` is a choice, `<...>` groups, and `x [x ...]` is a
+//! repetition. `COMMAND DOCS` reports the tree that [`Argument::parse`] returns.
 
-/// What an argument is.
+/// Kind of an argument.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum ArgumentKind {
     /// A value of the type with this name: `key`, `string`, `integer`, `double`, `pattern`,
@@ -12,9 +12,9 @@ pub enum ArgumentKind {
     Value(&'static str),
     /// The token alone.
     PureToken,
-    /// One of these.
+    /// One of these arguments.
     OneOf(Vec<Argument>),
-    /// All of these, in this order.
+    /// All of these arguments, in this order.
     Block(Vec<Argument>),
 }
 
@@ -23,9 +23,9 @@ pub enum ArgumentKind {
 pub struct Argument {
     /// Lower case, words joined by dashes.
     pub name: String,
-    /// What it is.
+    /// Its kind.
     pub kind: ArgumentKind,
-    /// The word that comes before it, or is it.
+    /// The token before it, or the token that it consists of.
     pub token: Option<String>,
     /// May be left out.
     pub optional: bool,
@@ -34,7 +34,7 @@ pub struct Argument {
 }
 
 impl Argument {
-    /// The arguments that `syntax` describes.
+    /// Parses the arguments in `syntax`.
     pub fn parse(syntax: &str) -> Vec<Self> {
         let tokens = tokens(syntax);
         let mut rest = &tokens[..];
@@ -63,7 +63,7 @@ impl Argument {
             return parts.remove(0);
         }
         let name = parts[0].name.clone();
-        // A word before several values is the whole block's: `LIMIT offset count`.
+        // A word before several values belongs to the whole block: `LIMIT offset count`.
         let first = &mut parts[0];
         let is_value = matches!(first.kind, ArgumentKind::Value(_));
         let token = if is_value { first.token.take() } else { None };
@@ -72,7 +72,7 @@ impl Argument {
     }
 }
 
-/// The value types that are recognised by an argument's name; all others are strings.
+/// Returns the type of a value, recognised by the argument's name. All others are strings.
 fn value_type(name: &str) -> &'static str {
     match name {
         "key" | "newkey" | "source" | "destination" | "key1" | "key2" | "destkey" | "sourcekey"
@@ -106,7 +106,7 @@ fn tokens(syntax: &str) -> Vec<String> {
     tokens
 }
 
-/// Reads alternatives up to a closing bracket: `a b | c`.
+/// Parses alternatives up to a closing bracket: `a b | c`.
 fn alternatives(rest: &mut &[String]) -> Argument {
     let mut choices = vec![Argument::group(sequence(rest))];
     while rest.first().is_some_and(|token| token == "|") {
@@ -153,7 +153,7 @@ fn sequence(rest: &mut &[String]) -> Vec<Argument> {
     arguments
 }
 
-/// A value that follows a token belongs to it.
+/// Adds a word. A value after a token belongs to it.
 fn push_word(arguments: &mut Vec<Argument>, word: &str, is_token: bool) {
     if is_token {
         arguments.push(Argument::token(word));
@@ -164,19 +164,19 @@ fn push_word(arguments: &mut Vec<Argument>, word: &str, is_token: bool) {
     arguments.push(value);
 }
 
-/// Takes the word that has to stand before what follows, if there is one.
+/// Removes and returns the required token before the next argument, if there is one.
 fn pop_token(arguments: &mut Vec<Argument>) -> Option<String> {
     let last = arguments.pop_if(|last| last.kind == ArgumentKind::PureToken && !last.optional);
     last?.token
 }
 
-/// Whether what follows an opening bracket is `word ... ...]`, without brackets inside.
+/// Returns true if the text after an opening bracket is `word ... ...]`, without brackets inside.
 fn is_repetition(rest: &[String]) -> bool {
     let bracket = rest.iter().position(|token| token == "[" || token == "]");
     bracket.is_some_and(|at| at > 0 && rest[at] == "]" && rest[at - 1] == "...")
 }
 
-/// Marks the last `count` arguments as one that may be repeated.
+/// Marks the last `count` arguments as a group that may be repeated.
 fn repeat(arguments: &mut Vec<Argument>, count: usize) {
     let parts = arguments.split_off(arguments.len().saturating_sub(count));
     if parts.is_empty() {
@@ -194,7 +194,7 @@ fn repeat(arguments: &mut Vec<Argument>, count: usize) {
 mod tests {
     use super::*;
 
-    /// A compact picture of a tree, for comparing.
+    /// A compact form of a tree, for comparisons.
     fn picture(arguments: &[Argument]) -> String {
         let one = |argument: &Argument| {
             let token = argument.token.as_deref().map(|t| format!("{t}:")).unwrap_or_default();

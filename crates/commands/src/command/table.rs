@@ -12,7 +12,7 @@ use super::{Flags, Scope, Spec};
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Hash)]
 pub struct CommandId(pub u16);
 
-/// The facts about a command, and about its subcommands.
+/// The facts about a command and its subcommands.
 pub(crate) type Described = (&'static Spec, Vec<&'static Spec>);
 
 /// A command or subcommand in the table.
@@ -25,25 +25,25 @@ pub struct Command {
     pub full_name: String,
     /// Its subcommands.
     pub subcommands: Vec<Command>,
-    /// Takes so little time that it is timed together with its neighbours.
+    /// True if it is so short that it is timed together with its neighbours.
     pub is_brief: bool,
-    /// Is brief work on one element whatever its arguments are, and leads to nothing else that takes long.
+    /// True if it works briefly on one element for all arguments, and causes nothing else that takes long.
     pub is_one_element: bool,
-    /// Neither has subcommands nor is one, so that its first word alone names it.
+    /// True if it neither has subcommands nor is one, so that its first word alone names it.
     pub is_plain: bool,
-    /// Works on keys, or does next to nothing: whatever is decided for a whole batch (rights, pauses, limits, who
-    /// watches) is the same after it.
+    /// True if it works on keys, or does next to nothing. It then changes no decision that is made once for a whole
+    /// batch: rights, pauses, limits, monitors.
     pub is_data_only: bool,
-    /// Which argument is likely to be the first key; 0 if there are no keys.
+    /// Likely index of the first key; 0 without keys.
     pub first_key: usize,
-    /// Needs the shard of that key and no other, which is locked before it runs.
+    /// True if it needs the shard of that key and no other. This shard is locked before it runs.
     pub has_one_key: bool,
-    /// Its place in [`Table::commands`]; a subcommand has that of its container.
+    /// Its index in [`Table::commands`]; a subcommand has the index of its container.
     pub index: u16,
 }
 
 impl Command {
-    /// A command with its subcommands; `next_id` gives each its identity.
+    /// Creates a command with its subcommands; `next_id` returns their identities.
     pub(super) fn new(
         (spec, subcommands): Described,
         next_id: &mut impl FnMut() -> CommandId,
@@ -87,32 +87,32 @@ impl Command {
         }
     }
 
-    /// Whether it is kept for EXEC inside of a transaction.
+    /// Returns true if it is queued for EXEC inside of a transaction.
     pub fn is_queued(&self) -> bool {
         !self.spec.flags.contains(Flags::NOT_QUEUED)
     }
 
-    /// Whether it runs what is queued.
+    /// Returns true if it is EXEC.
     pub fn is_exec(&self) -> bool {
         self.spec.name == "exec"
     }
 
-    /// Whether it is a part of a container.
+    /// Returns true if it is a part of a container.
     pub fn is_subcommand(&self) -> bool {
         self.spec.words > 1
     }
 
-    /// Whether clients may use it that have not authenticated, so that no user is denied it.
+    /// Returns true if unauthenticated clients may use it, so that no user is denied it.
     pub fn may_precede_auth(&self) -> bool {
         self.spec.flags.contains(Flags::NO_AUTH)
     }
 
-    /// Whether it runs the code of libraries, which may take long.
+    /// Returns true if it runs the code of libraries, which may take long.
     pub fn loads_libraries(&self) -> bool {
         matches!(self.full_name.as_str(), "function|load" | "function|restore")
     }
 
-    /// The subcommand called `name` in any case.
+    /// Returns the subcommand called `name` in any case.
     pub fn subcommand(&self, name: &[u8]) -> Option<&Self> {
         self.subcommands.iter().find(|sub| sub.spec.name.as_bytes().eq_ignore_ascii_case(name))
     }
@@ -122,7 +122,7 @@ fn is_brief(spec: &Spec) -> bool {
     spec.flags.intersects(Flags::FAST.with(Flags::BRIEF))
 }
 
-/// `transaction::Share` looks at the calls of all others.
+/// `transaction::Share` checks each call of all other commands.
 fn is_one_element(spec: &Spec) -> bool {
     let may_be_more = matches!(
         spec.name,
@@ -139,7 +139,7 @@ fn is_data_only(spec: &Spec) -> bool {
         .with(Flags::PUBSUB)
         .with(Flags::NOSCRIPT)
         .with(Flags::NO_AUTH);
-    // What a program may call changes nothing of that, either.
+    // The calls of a program cannot change such a decision, either.
     spec.flags.contains(Flags::PROGRAM)
         || (!spec.keys.is_empty() || spec.flags.contains(Flags::FAST))
             && !spec.flags.intersects(reaches_further)
@@ -163,15 +163,15 @@ pub struct Table {
     slots: Box<[Slot]>,
     ids: u16,
     pub(super) added: Added,
-    /// Commands that are not found by their own names.
+    /// Commands that cannot be found by their original names.
     unnamed: BTreeSet<u16>,
-    /// Those with other names than their own.
+    /// Renamed commands.
     pub(super) renamed: Names,
-    /// One of these, for AUTH, that only the server knows.
+    /// A secret name for AUTH, known only to the server.
     pub(super) secret_auth: Option<String>,
-    /// What runs each command, of a type that is known where commands are run.
+    /// The bodies of the commands. The code that runs commands knows their type.
     pub(crate) bodies: Box<dyn Any + Send + Sync>,
-    /// The names of requests of other protocols, whose identities are the last ones.
+    /// The names of requests of other protocols. They have the last identities.
     pub(super) operations: Vec<&'static str>,
 }
 
@@ -182,8 +182,8 @@ struct Slot {
     command: u16,
 }
 
-/// A name of up to [`PackedName::LEN_MAX`] bytes in lower case, padded with zeros. The length tells
-/// padding from zeros that a client sent.
+/// A name of up to [`PackedName::LEN_MAX`] bytes in lower case, padded with zeros. The length distinguishes padding
+/// from zeros that a client sent.
 #[derive(Clone, Copy, Default, PartialEq, Eq)]
 struct PackedName {
     words: [u64; 3],
@@ -191,10 +191,10 @@ struct PackedName {
 }
 
 impl Table {
-    /// Builds the table; `specs` in the order in which commands shall be listed, which is that of `bodies`.
+    /// Builds the table; `specs` and `bodies` are in the order in which commands are listed.
     ///
     /// # Panics
-    /// When two commands have the same name, which is a bug that a test finds.
+    /// If two commands have equal names, which is a bug that a test finds.
     pub(crate) fn new(
         specs: impl IntoIterator<Item = Described>,
         bodies: impl Any + Send + Sync,
@@ -235,7 +235,7 @@ impl Table {
         self.slots[at] = Slot { name: packed, command: index as u16 + 1 };
     }
 
-    /// Has a command not be found by its own name.
+    /// Removes a command's original name from the lookup.
     pub(super) fn forget_name(&mut self, index: u16) {
         self.slots.fill(Slot::default());
         self.unnamed.insert(index);
@@ -246,7 +246,7 @@ impl Table {
         }
     }
 
-    /// The command called `name` in any case.
+    /// Returns the command called `name` in any case.
     #[inline]
     pub fn find(&self, name: &[u8]) -> Option<&Command> {
         match self.find_built_in(name) {
@@ -255,7 +255,7 @@ impl Table {
         }
     }
 
-    /// The command or subcommand called `get` or `client|list`, in any case.
+    /// Returns the command or subcommand called `get` or `client|list`, in any case.
     pub fn find_full(&self, name: &[u8]) -> Option<&Command> {
         let mut words = name.splitn(2, |byte| *byte == b'|');
         let command = self.find(words.next()?)?;
@@ -265,7 +265,7 @@ impl Table {
         }
     }
 
-    /// The same, without what was added.
+    /// Returns the built-in command with this name, in any case.
     #[inline]
     pub(super) fn find_built_in(&self, name: &[u8]) -> Option<&Command> {
         let name = PackedName::of(name)?;
@@ -290,28 +290,28 @@ impl Table {
         (mixed >> 40) as usize & (self.slots.len() - 1)
     }
 
-    /// The built-in commands in the order given.
+    /// Returns the built-in commands in the order given.
     pub fn commands(&self) -> &[Command] {
         &self.commands
     }
 
-    /// All commands: the built-in ones, and then what was added.
+    /// Returns all commands: first the built-in ones, then the added ones.
     pub fn listed(&self) -> Vec<&Command> {
         self.commands.iter().chain(self.added.all()).collect()
     }
 
-    /// Commands and subcommands; the built-in ones in the order of their identities.
+    /// Returns commands and subcommands; the built-in ones in the order of their identities.
     pub fn all(&self) -> impl Iterator<Item = &Command> {
         let commands = self.listed().into_iter();
         commands.flat_map(|command| std::iter::once(command).chain(&command.subcommands))
     }
 
-    /// How many identities the built-in commands have.
+    /// Returns the number of identities of built-in commands.
     pub(super) fn built_in_ids(&self) -> usize {
         self.ids.into()
     }
 
-    /// How many identities there can be.
+    /// Returns the maximum number of identities.
     pub fn id_count(&self) -> usize {
         self.built_in_ids() + ADDED_MAX + self.operations.len()
     }
@@ -320,7 +320,7 @@ impl Table {
 impl PackedName {
     const LEN_MAX: usize = 24;
 
-    /// `name` packed, or `None` if it is too long for any command, or empty.
+    /// Packs `name`; returns `None` if it is too long for any command, or empty.
     #[inline]
     fn of(name: &[u8]) -> Option<Self> {
         let len = name.len();
@@ -338,10 +338,9 @@ impl PackedName {
     }
 }
 
-/// Up to eight bytes as a word, the missing ones zero.
+/// Loads up to eight bytes as a word, padded with zeros.
 ///
-/// Two loads that may overlap instead of a loop: their common bytes agree, so they can be joined
-/// by `|`.
+/// Uses two loads that may overlap instead of a loop: their common bytes agree, so they can be joined by `|`.
 #[inline]
 fn load_padded(bytes: &[u8]) -> u64 {
     let len = bytes.len();
@@ -358,12 +357,12 @@ fn load_padded(bytes: &[u8]) -> u64 {
     }
 }
 
-/// Sets bit 5 of the bytes from `A` to `Z`, all eight at once, and leaves all others alone.
+/// Sets bit 5 of the bytes from `A` to `Z`, all eight at once, and leaves all others unchanged.
 #[inline]
 fn to_lower(word: u64) -> u64 {
     const ONES: u64 = 0x0101_0101_0101_0101;
     const HIGH: u64 = 0x80 * ONES;
-    // Without their high bits no addition below carries into the next byte.
+    // With the high bits cleared, no addition below carries into the next byte.
     let low_bits = word & !HIGH;
     let from_a = low_bits + (0x80 - b'A' as u64) * ONES;
     let beyond_z = low_bits + (0x7f - b'Z' as u64) * ONES;

@@ -1,4 +1,4 @@
-//! Options at the end of a call, one after the other.
+//! Cursor over the options at the end of a call.
 
 use std::ops::Deref;
 
@@ -7,17 +7,16 @@ use tierce_wire::resp::Rest;
 use crate::error::CommandError;
 use crate::pipeline::Done;
 
-/// What is left of the arguments of a call. Each word is taken with the values that belong to it; a value that
-/// is missing is a syntax error.
+/// Remaining arguments of a call. Each option word is taken with its values; a missing value is a syntax error.
 #[derive(Clone, Copy)]
 pub(crate) struct Options<'a>(Rest<'a>);
 
-/// No option is longer.
+/// Maximum length of an option.
 const WORD_LEN_MAX: usize = 16;
 
-/// A word in lower case, which it is compared in.
+/// An option word, with its lower case for comparisons.
 pub(crate) struct Word<'a> {
-    /// As the client has spelled it.
+    /// Spelling of the client.
     pub(crate) spelled: &'a [u8],
     lower: [u8; WORD_LEN_MAX],
     len: usize,
@@ -26,7 +25,7 @@ pub(crate) struct Word<'a> {
 impl<'a> Word<'a> {
     fn new(spelled: &'a [u8]) -> Self {
         let mut lower = [0; WORD_LEN_MAX];
-        // One that is too long is no option, and neither is the empty word.
+        // Words that are too long or empty match no option.
         let len = if spelled.len() <= WORD_LEN_MAX { spelled.len() } else { 0 };
         lower.iter_mut().zip(spelled).for_each(|(to, from)| *to = from.to_ascii_lowercase());
         Self { spelled, lower, len }
@@ -46,34 +45,34 @@ impl<'a> Options<'a> {
         Self(arguments.any())
     }
 
-    /// How many arguments are left.
+    /// Number of remaining arguments.
     pub(crate) fn left(&self) -> usize {
         self.0.len()
     }
 
-    /// Those that are left.
+    /// Returns the remaining arguments.
     pub(crate) fn rest(self) -> Rest<'a> {
         self.0
     }
 
-    /// Takes the next word, if one is left.
+    /// Takes the next word, if any.
     pub(crate) fn next_word(&mut self) -> Option<Word<'a>> {
         self.next_value().map(Word::new)
     }
 
-    /// Takes the next word if it is this one, in any case.
+    /// Takes the next word if it equals `word` in any case.
     pub(crate) fn take(&mut self, word: &str) -> bool {
         self.next_if(|next| next.eq_ignore_ascii_case(word.as_bytes())).is_some()
     }
 
-    /// Takes the next argument if it is like this.
+    /// Takes the next argument if `is_wanted`.
     pub(crate) fn next_if(&mut self, is_wanted: impl FnOnce(&[u8]) -> bool) -> Option<&'a [u8]> {
         let next = self.0.get(0).filter(|next| is_wanted(next))?;
         self.0 = self.0.from(1);
         Some(next)
     }
 
-    /// Takes the next argument, if one is left.
+    /// Takes the next argument, if any.
     pub(crate) fn next_value(&mut self) -> Option<&'a [u8]> {
         self.next_if(|_| true)
     }
@@ -81,7 +80,7 @@ impl<'a> Options<'a> {
     /// Takes the value of an option.
     ///
     /// # Errors
-    /// If nothing is left.
+    /// Fails if nothing is left.
     pub(crate) fn value(&mut self) -> Result<&'a [u8], CommandError> {
         self.next_value().ok_or(CommandError::SYNTAX)
     }
@@ -89,17 +88,17 @@ impl<'a> Options<'a> {
     /// Takes the values of an option.
     ///
     /// # Errors
-    /// If fewer are left.
+    /// Fails if fewer are left.
     pub(crate) fn values<const N: usize>(&mut self) -> Result<[&'a [u8]; N], CommandError> {
         let (values, rest) = self.0.split_first().ok_or(CommandError::SYNTAX)?;
         self.0 = rest;
         Ok(values)
     }
 
-    /// Takes as many values.
+    /// Takes this many values.
     ///
     /// # Errors
-    /// If fewer are left.
+    /// Fails if fewer are left.
     pub(crate) fn many_values(&mut self, count: usize) -> Result<Rest<'a>, CommandError> {
         let (values, rest) = self.0.split_at(count).ok_or(CommandError::SYNTAX)?;
         self.0 = rest;
@@ -107,7 +106,7 @@ impl<'a> Options<'a> {
     }
 
     /// # Errors
-    /// If something is left.
+    /// Fails if something is left.
     pub(crate) fn end(self) -> Done {
         if self.0.is_empty() { Ok(()) } else { Err(CommandError::SYNTAX) }
     }

@@ -4,20 +4,20 @@ use tierce_keyspace::Key;
 
 use crate::pipeline::{Context, Done};
 
-/// Keys, each once.
+/// Keys without duplicates.
 pub(super) struct Distinct<'a> {
-    /// In the order in which they are named first.
+    /// In the order of their first occurrence.
     pub(super) keys: Vec<Key<'a>>,
-    /// Which of them each argument names.
+    /// Index of its key for each argument.
     pub(super) places: Vec<usize>,
 }
 
 impl<'a> Distinct<'a> {
-    /// Sorts, so that many keys do not take a time that grows with the square of their number.
+    /// Removes duplicates by sorting, so that the time is not quadratic in the number of keys.
     pub(super) fn of(named: &[Key<'a>]) -> Self {
         let mut order: Vec<usize> = (0..named.len()).collect();
         order.sort_unstable_by_key(|&at| (named[at].hash(), named[at].bytes(), at));
-        // The first argument that names the same key.
+        // Index of the first argument that names the same key.
         let mut first: Vec<usize> = (0..named.len()).collect();
         for pair in order.windows(2) {
             if named[pair[0]].bytes() == named[pair[1]].bytes() {
@@ -37,7 +37,7 @@ impl<'a> Distinct<'a> {
         Self { keys, places }
     }
 
-    /// Counts a read for each time that a key is named once more, as Redis reads it then.
+    /// Counts a read for each repetition of a key, as Redis does.
     pub(super) fn count_repeated(&self, ctx: &mut Context<'_, '_>) -> Done {
         if self.places.len() == self.keys.len() {
             return Ok(());

@@ -3,7 +3,7 @@
 use crate::command::{Flags, Group};
 use crate::pipeline::{Context, Defined, Done, no_arguments};
 
-/// The subcommand `HELP` of a container.
+/// Defines the subcommand `HELP` of a container.
 pub(super) const fn help_spec(group: Group) -> Defined {
     Defined::new("help", group, no_arguments!(sub help))
         .flags(Flags::LOADING.with(Flags::STALE))
@@ -11,7 +11,7 @@ pub(super) const fn help_spec(group: Group) -> Defined {
         .doc("", "Returns helpful text about the subcommands.")
 }
 
-/// `HELP` of any command with subcommands, made from the table.
+/// Replies to `HELP` of a command with subcommands, from the table.
 pub(super) fn help(ctx: &mut Context<'_, '_>) -> Done {
     let container = ctx.command.full_name.split('|').next().unwrap_or_default();
     let command = ctx.kernel.commands.find_original(container.as_bytes());

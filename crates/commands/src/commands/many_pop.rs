@@ -1,4 +1,4 @@
-//! What LMPOP, ZMPOP and their blocking forms have in common: `numkeys key [key ...] END [COUNT count]`.
+//! Common part of LMPOP, ZMPOP and their blocking forms: `numkeys key [key ...] END [COUNT count]`.
 
 use tierce_keyspace::{CollectionType, Editor, Event, Missing};
 use tierce_wire::resp::Rest;
@@ -10,18 +10,18 @@ use crate::pipeline::Context;
 use crate::pipeline::blocking::{Patience, first_of};
 use crate::reply::Reply;
 
-/// What such a command asks for.
+/// Arguments of such a command.
 struct Request<'a, E> {
-    /// The keys, in the order in which they are looked at.
+    /// Keys, in the order of the checks.
     keys: Vec<&'a [u8]>,
-    /// From which end elements are taken.
+    /// End from which elements are taken.
     end: E,
-    /// How many at most.
+    /// Maximum number of elements.
     count: usize,
 }
 
 impl<'a, E> Request<'a, E> {
-    /// Reads what stands from the number of keys on.
+    /// Parses the arguments from the number of keys on.
     fn parse(
         request: Rest<'a>,
         parse_end: fn(&[u8]) -> Result<E, CommandError>,
@@ -40,9 +40,8 @@ impl<'a, E> Request<'a, E> {
     }
 }
 
-/// Pops from the first of the keys that has anything, and replies with the key and what `pop` says. A
-/// command with a `timeout` waits for it, any other replies that there is nothing. `request` begins with
-/// the number of keys.
+/// Pops from the first key that has anything, and replies with the key and the output of `pop`. If all keys are
+/// empty, a command with a `timeout` waits; any other gets an empty reply. `request` begins with the number of keys.
 pub(super) fn many_pop<T: CollectionType, E: Copy>(
     ctx: &mut Context<'_, '_>,
     request: Rest<'_>,
@@ -52,7 +51,7 @@ pub(super) fn many_pop<T: CollectionType, E: Copy>(
     event: fn(E) -> Event,
 ) -> Result<(), CommandError> {
     let Request { keys, end, count } = Request::parse(request, parse_end)?;
-    // The first of the arguments is the last one to be looked at.
+    // The timeout is the first argument, but it is checked last.
     let patience = timeout.map(Patience::from_seconds).transpose()?;
     let scale = ctx.scale();
     first_of(ctx, keys.into_iter(), patience, |db, key, reply| {

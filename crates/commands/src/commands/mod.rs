@@ -1,5 +1,5 @@
-//! The commands, one folder per chapter; each file holds the facts and the code of one command or
-//! family.
+//! The commands, one folder for each group. Each file holds the facts and the code of one command
+//! or family.
 
 mod bitmaps;
 mod connection;
@@ -31,9 +31,9 @@ use crate::command::Table;
 use crate::config::Settings;
 use crate::pipeline::Defined;
 
-/// All commands, in the order in which they are listed.
+/// Returns the table of all commands, in their listing order.
 pub fn table() -> Table {
-    let chapters: [&[&'static [Defined]]; 18] = [
+    let groups: [&[&'static [Defined]]; 18] = [
         connection::COMMANDS,
         pubsub::COMMANDS,
         keys::COMMANDS,
@@ -53,13 +53,13 @@ pub fn table() -> Table {
         server::COMMANDS,
         replication::COMMANDS,
     ];
-    Defined::table(chapters.into_iter().flatten().copied().flatten())
+    Defined::table(groups.into_iter().flatten().copied().flatten())
 }
 
-/// The same, with the names that a configuration gives to some.
+/// Returns the table with the commands renamed by a configuration.
 ///
 /// # Errors
-/// If a line of it makes no sense; the message names its place.
+/// Fails if a line is invalid. The message contains its position.
 pub fn table_for(settings: &Settings) -> Result<Table, String> {
     let mut table = table();
     for renamed in settings.renamed_commands() {

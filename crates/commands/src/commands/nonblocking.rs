@@ -1,5 +1,5 @@
-//! NBLPOP and its relatives: the commands without the NB, or with B in its place, whose replies may come later while
-//! the connection goes on. See `docs/nonblocking.md` and [`blocking`].
+//! NBLPOP and its relatives: the commands without the NB, or with B instead. Replies may come later while the
+//! connection goes on. See `docs/nonblocking.md` and [`blocking`].
 
 use tierce_wire::number;
 use tierce_wire::resp::{OwnedArgs, Rest};
@@ -9,7 +9,7 @@ use crate::error::CommandError;
 use crate::pipeline::blocking;
 use crate::pipeline::{Context, Defined, Done, Mode, exactly, many, no_arguments};
 
-/// The commands, and what each does.
+/// Commands with the commands that they run.
 const BASES: [(&str, &str); 8] = [
     ("nbkeys", "keys"),
     ("nblpop", "blpop"),
@@ -253,7 +253,7 @@ fn nbxread(ctx: &mut Context<'_, '_>, arguments: Rest<'_, 4>) -> Done {
     nonblocking(ctx, &arguments.iter().collect::<Vec<_>>())
 }
 
-/// Runs the command that this one is named after, with all arguments but the last.
+/// Runs the base command with all arguments but the last.
 fn nonblocking(ctx: &mut Context<'_, '_>, arguments: &[&[u8]]) -> Done {
     let (kernel, name) = (ctx.kernel, ctx.command.spec.name);
     let base = BASES.iter().find(|(of, _)| *of == name).map_or(name, |(_, base)| base);
@@ -264,14 +264,14 @@ fn nonblocking(ctx: &mut Context<'_, '_>, arguments: &[&[u8]]) -> Done {
     };
     let to = match ctx.mode {
         Mode::Client => Some(blocking::listener(kernel, ctx.caller, redirect)?),
-        // All replies come at once. But the argument has to be right.
+        // All replies come at once here, but the argument must be valid.
         Mode::Never | Mode::OfProgram | Mode::Long { to: None } => {
             blocking::listener(kernel, ctx.caller, redirect).map(|_| None)?
         }
         _ => None,
     };
     if base.spec.keys.is_empty() {
-        // It goes through all keys. Its result always comes later.
+        // It visits all keys, so its result always comes later.
         ctx.scale().weigh(usize::MAX)?;
     }
     let mut call = OwnedArgs::new();

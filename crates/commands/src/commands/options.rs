@@ -1,4 +1,4 @@
-//! Arguments that several commands have in common.
+//! Common arguments of several commands.
 
 use std::ops::Range;
 
@@ -7,15 +7,15 @@ use tierce_wire::number;
 
 use crate::error::CommandError;
 
-/// An integer argument.
+/// Parses an integer argument.
 pub(super) fn integer(arg: &[u8]) -> Result<i64, CommandError> {
     number::parse_i64(arg).ok_or(CommandError::NOT_AN_INTEGER)
 }
 
-/// Words that refuse a number of elements to be popped.
+/// Error for an invalid number of elements to pop.
 pub(super) const NOT_POSITIVE: &str = "ERR value is out of range, must be positive";
 
-/// A number of elements; what is below `min`, or no number, is refused with these words.
+/// Parses a number of elements; `refusal` is the error if it is invalid or below `min`.
 pub(super) fn count_from(
     arg: &[u8],
     min: i64,
@@ -25,7 +25,7 @@ pub(super) fn count_from(
     value.map(|value| value as usize).ok_or(CommandError::new(refusal))
 }
 
-/// Refuses a key that cannot be stored, before a command with several keys changes anything.
+/// Checks the length of a key, before a command with several keys changes anything.
 pub(super) fn check_len(key: Key<'_>) -> Result<(), CommandError> {
     let len = key.bytes().len();
     if len <= KEY_LEN_MAX {
@@ -34,12 +34,13 @@ pub(super) fn check_len(key: Key<'_>) -> Result<(), CommandError> {
     Err(tierce_keyspace::Error::KeyTooLong { len, max: KEY_LEN_MAX }.into())
 }
 
-/// How many elements a negative `count` draws from a collection of `len` elements in `bytes`.
+/// Returns the number of elements that a negative `count` draws from a collection of `len` elements
+/// in `bytes`.
 ///
 /// # Errors
 ///
-/// When the reply would be longer than clients may leave unread by default: it would be made in vain,
-/// under the lock of its shard.
+/// Fails if the reply would exceed the default output limit of clients. It would be created in
+/// vain, with the shard locked.
 pub(super) fn repetitions(count: i64, len: usize, bytes: usize) -> Result<usize, CommandError> {
     const REPLY_BYTES_MAX: u128 = 1 << 30;
     /// Bytes of an empty element in a reply.
@@ -52,7 +53,7 @@ pub(super) fn repetitions(count: i64, len: usize, bytes: usize) -> Result<usize,
     Ok(count)
 }
 
-/// An integer argument for which Redis has 32 bits, and says so.
+/// Parses an integer argument for which Redis has 32 bits.
 pub(super) fn small_integer(arg: &[u8]) -> Result<i64, CommandError> {
     const OUT_OF_RANGE: CommandError = CommandError::new(
         "ERR value is out of range, value must between -2147483648 and 2147483647",
@@ -61,7 +62,8 @@ pub(super) fn small_integer(arg: &[u8]) -> Result<i64, CommandError> {
     if i32::try_from(value).is_ok() { Ok(value) } else { Err(OUT_OF_RANGE) }
 }
 
-/// An integer argument for which Redis does not take the smallest one, since that has no opposite.
+/// Parses an integer argument, except for the minimum, which Redis refuses because it cannot be
+/// negated.
 pub(super) fn symmetric_integer(arg: &[u8]) -> Result<i64, CommandError> {
     const OUT_OF_RANGE: CommandError = CommandError::new(
         "ERR value is out of range, value must between -9223372036854775807 and \
@@ -71,9 +73,9 @@ pub(super) fn symmetric_integer(arg: &[u8]) -> Result<i64, CommandError> {
     if value == i64::MIN { Err(OUT_OF_RANGE) } else { Ok(value) }
 }
 
-/// The indexes from `start` to `stop`, both inclusive and counted from the end where negative, among
-/// `len` elements: the rule of LRANGE and ZRANGE. Unlike that of GETRANGE it does not take an end
-/// before the first element for the first element.
+/// Returns the indexes from `start` to `stop` among `len` elements, by the rule of LRANGE and
+/// ZRANGE: both are inclusive, and negative ones count from the end. Unlike in GETRANGE, an end
+/// before the first element gives an empty range.
 pub(super) fn index_range(len: usize, start: i64, stop: i64) -> Range<usize> {
     let signed_len = len as i64;
     let from_end = |index: i64| if index < 0 { index + signed_len } else { index };
@@ -81,7 +83,7 @@ pub(super) fn index_range(len: usize, start: i64, stop: i64) -> Range<usize> {
     if start > stop { 0..0 } else { start as usize..stop as usize + 1 }
 }
 
-/// Whether a key is there, which has to be of this type then. Looking it up counts as no hit or miss.
+/// Returns true if a key exists, which must be of this type. This counts as no hit or miss.
 pub(super) fn is_of_type<T: CollectionType>(
     db: &mut Db<'_>,
     key: Key<'_>,
@@ -93,21 +95,21 @@ pub(super) fn is_of_type<T: CollectionType>(
     }
 }
 
-/// How an option gives a time.
+/// Format of a time in an option.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) struct TimeForm {
     pub(super) unit: TimeUnit,
     pub(super) base: TimeBase,
 }
 
-/// What a number counts.
+/// Unit of a time.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) enum TimeUnit {
     Seconds,
     Milliseconds,
 }
 
-/// From when a number counts.
+/// Start of a time.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) enum TimeBase {
     Now,
@@ -120,7 +122,7 @@ impl TimeForm {
     pub(super) const EXAT: Self = Self { unit: TimeUnit::Seconds, base: TimeBase::Epoch };
     pub(super) const PXAT: Self = Self { unit: TimeUnit::Milliseconds, base: TimeBase::Epoch };
 
-    /// The form that an option word selects.
+    /// Returns the format that an option word selects.
     pub(super) fn named(option: &[u8]) -> Option<Self> {
         const FORMS: [(&[u8], TimeForm); 4] = [
             (b"ex", TimeForm::EX),
@@ -131,7 +133,7 @@ impl TimeForm {
         FORMS.iter().find(|(name, _)| name.eq_ignore_ascii_case(option)).map(|(_, form)| *form)
     }
 
-    /// The Unix milliseconds that `value` means; `None` when that overflows.
+    /// Converts `value` to Unix milliseconds; `None` on overflow.
     pub(super) fn to_unix_ms(self, value: i64, now_ms: i64) -> Option<i64> {
         let ms = match self.unit {
             TimeUnit::Seconds => value.checked_mul(1000)?,
@@ -143,8 +145,8 @@ impl TimeForm {
         }
     }
 
-    /// The Unix milliseconds at which a value that is being set shall expire; it must be given as
-    /// a positive number. `command` is named in the error.
+    /// Parses the deadline of a value that is being set, as Unix milliseconds. It must be a
+    /// positive number. `command` is named in the error.
     pub(super) fn expiry(
         self,
         arg: &[u8],

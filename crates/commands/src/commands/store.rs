@@ -5,8 +5,8 @@ use tierce_keyspace::{Db, Event, Key};
 
 use crate::error::CommandError;
 
-/// Sets a key to a collection, whatever it was before. An empty one deletes it, and then that is what has
-/// happened to the key, and not `event`.
+/// Sets a key to a collection, whatever it was before. An empty collection deletes the key, with the event of a
+/// deletion instead of `event`.
 pub(super) fn store_result(
     db: &mut Db<'_>,
     key: Key<'_>,

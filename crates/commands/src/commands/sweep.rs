@@ -1,4 +1,4 @@
-//! What HSCAN, SSCAN and ZSCAN have in common.
+//! Common part of HSCAN, SSCAN and ZSCAN.
 
 use tierce_collections::{Element, IntText};
 use tierce_keyspace::{CollectionType, Entry};
@@ -11,8 +11,8 @@ use crate::commands::options::integer;
 use crate::error::CommandError;
 use crate::pipeline::{Context, Done};
 
-/// Replies to such a command with the next cursor and what was found. `visit` visits some elements of the collection
-/// from a cursor on, calls [`Found::visited`] for each, and returns the next cursor.
+/// Replies to such a command with the next cursor and the found elements. `visit` visits some elements from a cursor
+/// on, calls [`Found::visited`] for each, and returns the next cursor.
 pub(super) fn reply<T: CollectionType>(
     ctx: &mut Context<'_, '_>,
     [key, cursor]: [&[u8]; 2],
@@ -45,16 +45,16 @@ pub(super) fn reply<T: CollectionType>(
     Ok(())
 }
 
-/// What such a command has found so far.
+/// Elements found so far.
 pub(super) struct Found<'o> {
     options: &'o SweepOptions<'o>,
     visited: usize,
-    /// Copies, since their number has to be said before them: members, or names each with its value.
+    /// Copies, since the reply begins with their number: members, or names with their values.
     parts: Vec<Vec<u8>>,
 }
 
 impl Found<'_> {
-    /// Takes an element if it is wanted, with the value that belongs to it.
+    /// Adds an element with its value, if it matches.
     pub(super) fn visited(&mut self, name: Element<'_>, value: impl FnOnce() -> Option<Vec<u8>>) {
         self.visited += 1;
         let mut text = IntText::new();
@@ -67,18 +67,18 @@ impl Found<'_> {
         }
     }
 
-    /// Passes over an element that is not there any more.
+    /// Skips an element that no longer exists.
     pub(super) fn passed(&mut self) {
         self.visited += 1;
     }
 }
 
-/// What such a command is to look for, and how long.
+/// Options of such a command: filters and amount of work.
 struct SweepOptions<'a> {
     pattern: Option<&'a [u8]>,
-    /// How many elements are looked at.
+    /// Number of elements to visit.
     count: usize,
-    /// Whether NOVALUES was given, which only HSCAN knows.
+    /// True with NOVALUES, an option of HSCAN.
     only_names: bool,
 }
 
@@ -98,24 +98,24 @@ impl<'a> SweepOptions<'a> {
         Ok(parsed)
     }
 
-    /// Whether a name or member is one of those that are looked for.
+    /// Returns true if a name or member matches.
     fn matches(&self, name: &[u8]) -> bool {
         self.pattern.is_none_or(|pattern| glob::matches(pattern, name, Case::Sensitive))
     }
 }
 
-/// What names are compared with; nothing if all match.
+/// Parses a pattern; `None` if it matches everything.
 pub(super) fn pattern(arg: &[u8]) -> Option<&[u8]> {
     (arg != b"*").then_some(arg)
 }
 
-/// How many elements are looked at, which has to be positive.
+/// Parses the number of elements to visit, which must be positive.
 pub(super) fn count(arg: &[u8]) -> Result<usize, CommandError> {
     let count = usize::try_from(integer(arg)?).ok();
     count.filter(|count| *count > 0).ok_or(CommandError::SYNTAX)
 }
 
-/// The argument that is a cursor.
+/// Parses a cursor.
 pub(super) fn cursor(arg: &[u8]) -> Result<u64, CommandError> {
     number::parse_u64(arg).ok_or(CommandError::new("ERR invalid cursor"))
 }

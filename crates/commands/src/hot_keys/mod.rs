@@ -1,11 +1,11 @@
-//! The keys that use the most time and the most bytes: what HOTKEYS collects during a session.
+//! The keys with the most time and the most bytes, which HOTKEYS collects during a session.
 //!
-//! - Without a session, a batch of requests costs one more relaxed load.
+//! - Without a session, the cost is one relaxed load for each batch of requests.
 //! - Memory is bounded: a few hundred keys per stripe, each of at most [`KEY_LEN_MAX`] bytes.
 //! - A stopped session keeps its figures until it is reset or another one begins.
 //!
 //! Each worker writes to its own stripe, and a reader adds them up. The totals of all commands are not collected here:
-//! they are differences of counters that the server has anyway.
+//! they are differences of existing counters of the server.
 
 mod top;
 
@@ -24,38 +24,38 @@ use crate::clock;
 use crate::command::Command;
 use crate::process::CpuTimes;
 
-/// Longer keys are not collected.
+/// Maximum length of a key. Longer keys are not collected.
 pub const KEY_LEN_MAX: usize = 4096;
 
-/// Candidates for each key that is asked for: the more, the lighter the keys that are found for certain.
+/// Number of candidates for each requested key. More candidates find lighter keys reliably.
 const CANDIDATES_PER_KEY: usize = 16;
 
-/// Workers with a number that is equal modulo this share a stripe.
+/// Number of stripes. Workers with numbers that are equal modulo this share a stripe.
 const STRIPES: usize = 16;
 
-/// What HOTKEYS START asks for.
+/// Parameters of HOTKEYS START.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Wanted {
     /// Keys by the time that their commands take.
     pub cpu: bool,
     /// Keys by the bytes of their requests and replies.
     pub net: bool,
-    /// How many keys, at least 1.
+    /// Number of keys, at least 1.
     pub keys: usize,
-    /// When the collection ends by itself, in Unix milliseconds.
+    /// Time at which the collection ends by itself, in Unix milliseconds.
     pub until_ms: Option<i64>,
-    /// One command of so many is looked at, at random; at least 1.
+    /// Sampling ratio: one command in so many is measured, at random; at least 1.
     pub sample: u32,
 }
 
 /// Sums over all commands at one moment.
 #[derive(Clone, Copy, Default, Debug)]
 pub struct Sums {
-    /// Nanoseconds that commands have run.
+    /// Run time of commands in nanoseconds.
     pub nanos: u64,
     /// Bytes received and sent.
     pub bytes: u64,
-    /// Time of the process.
+    /// CPU time of the process.
     pub cpu: CpuTimes,
 }
 
@@ -64,7 +64,7 @@ pub struct Sums {
 pub struct HotKeys {
     is_on: AtomicBool,
     session: ArcSwapOption<Session>,
-    /// Held while one of the two changes: the end of a session must not switch off the next one.
+    /// Locked while one of the two changes: the end of a session must not switch off the next one.
     changes: Mutex<()>,
 }
 
@@ -74,10 +74,10 @@ pub struct Session {
     wanted: Wanted,
     begun_ms: i64,
     at_begin: Sums,
-    /// When it ended, and the sums of that moment.
+    /// Time of its end, with the sums at that time.
     end: Mutex<Option<(i64, Sums)>>,
     stripes: Box<[Mutex<Stripe>]>,
-    /// The state of the random numbers by which commands are chosen.
+    /// State of the random number generator that samples commands.
     random: AtomicU64,
 }
 
@@ -87,15 +87,15 @@ struct Stripe {
     net: Top,
 }
 
-/// What a command has cost.
+/// Cost of a command.
 #[derive(Clone, Copy, Debug)]
 struct Cost {
     nanos: u64,
-    /// Of its request and its reply.
+    /// Bytes of its request and its reply.
     bytes: usize,
 }
 
-/// A call that is looked at, from before it runs.
+/// Measurement of a call, started before it runs.
 #[derive(Clone, Copy, Debug)]
 pub struct Probe {
     nanos: fn() -> u64,
@@ -104,20 +104,20 @@ pub struct Probe {
 }
 
 impl Probe {
-    /// Looks at the next call, if something is collected and chance wants it.
+    /// Starts a measurement of the next call, if a session is active and the call is sampled.
     #[inline]
     pub fn begin(hot_keys: &HotKeys, nanos: fn() -> u64, output: &Output) -> Option<Self> {
         let picked = hot_keys.is_on() && hot_keys.picks();
         picked.then(|| Self { nanos, begun_nanos: nanos(), written: output.written() })
     }
 
-    /// Bytes that have been written to the output meanwhile.
+    /// Returns the bytes written to the output since the start.
     #[must_use]
     pub fn written(&self, output: &Output) -> usize {
         output.written().saturating_sub(self.written)
     }
 
-    /// Notes what the call has cost, which has run: the time since it began, and so many bytes.
+    /// Notes the cost of the finished call: the time since it began, and this number of bytes.
     #[cold]
     pub fn end(
         self,
@@ -133,18 +133,18 @@ impl Probe {
     }
 }
 
-/// What a session has found.
+/// Results of a session.
 #[derive(Debug)]
 pub struct Report {
-    /// Whether it goes on.
+    /// True while it is active.
     pub is_active: bool,
-    /// What was asked for.
+    /// Its parameters.
     pub wanted: Wanted,
-    /// When it began, in Unix milliseconds.
+    /// Time of its start, in Unix milliseconds.
     pub begun_ms: i64,
-    /// How long it has taken, or took.
+    /// Duration so far, or until its end.
     pub duration_ms: i64,
-    /// What all commands have taken meanwhile.
+    /// Sums over all commands during the session.
     pub sums: Sums,
     /// Keys with nanoseconds, the hottest first.
     pub by_nanos: Vec<(Arc<[u8]>, u64)>,
@@ -157,7 +157,7 @@ pub struct Report {
 pub struct IsActive;
 
 impl HotKeys {
-    /// Whether something is collected.
+    /// Returns true if a session is active.
     #[inline]
     #[must_use]
     pub fn is_on(&self) -> bool {
@@ -167,7 +167,7 @@ impl HotKeys {
     /// Begins a session.
     ///
     /// # Errors
-    /// If there is one that goes on.
+    /// If a session is active.
     pub fn start(&self, wanted: Wanted, now_ms: i64, sums: Sums) -> Result<(), IsActive> {
         let _changes = self.changes.lock();
         if self.session.load().as_ref().is_some_and(|session| session.is_active()) {
@@ -188,13 +188,13 @@ impl HotKeys {
         Ok(())
     }
 
-    /// Ends the session, which keeps what it has. Whether one was active.
+    /// Ends the session, which keeps its figures. Returns false if none was active.
     pub fn stop(&self, now_ms: i64, sums: Sums) -> bool {
         let session = self.session.load_full();
         session.is_some_and(|session| self.end(&session, now_ms, sums))
     }
 
-    /// Ends a session, which another one may have replaced meanwhile.
+    /// Ends a session, unless it has ended already. Another one may have replaced it.
     fn end(&self, session: &Arc<Session>, now_ms: i64, sums: Sums) -> bool {
         let _changes = self.changes.lock();
         let mut end = session.end.lock();
@@ -208,7 +208,7 @@ impl HotKeys {
         true
     }
 
-    /// Forgets the session.
+    /// Removes the session.
     ///
     /// # Errors
     /// If it is active.
@@ -217,26 +217,26 @@ impl HotKeys {
         if self.session.load().as_ref().is_some_and(|session| session.is_active()) {
             return Err(IsActive);
         }
-        // One whose time has come may not have been ended.
+        // A session past its end time may not have been ended.
         self.is_on.store(false, Relaxed);
         self.session.store(None);
         Ok(())
     }
 
-    /// Whether the next command is looked at.
+    /// Returns true if the next command is sampled.
     #[cold]
     fn picks(&self) -> bool {
         self.session.load().as_ref().is_some_and(|session| session.picks())
     }
 
-    /// Notes a reply that a call gets later, without running once more.
+    /// Notes a reply that a call gets later, without running again.
     pub fn note_reply(&self, command: &Command, args: Args<'_>, worker: u16, bytes: usize) {
         if self.is_on() && self.picks() {
             self.note(command, args, worker.into(), Cost { nanos: 0, bytes }, clock::unix_ms());
         }
     }
 
-    /// Notes what a call has cost. A call of several keys costs each of them an equal part.
+    /// Notes the cost of a call. It is split equally between the keys of the call.
     #[cold]
     fn note(&self, command: &Command, args: Args<'_>, worker: usize, cost: Cost, now_ms: i64) {
         let session = self.session.load();
@@ -262,7 +262,7 @@ impl HotKeys {
         }
     }
 
-    /// What the session has found; `None` if there is none. One whose time has come ends here.
+    /// Returns the results of the session; `None` without one. Ends it if its time is over.
     pub fn report(&self, now_ms: i64, sums: Sums) -> Option<Report> {
         let session = self.session.load_full()?;
         if session.is_over(now_ms) {
@@ -271,7 +271,7 @@ impl HotKeys {
         Some(session.report(now_ms, sums))
     }
 
-    /// Ends a session whose time has come. Called now and then, so that requests are not looked at in vain.
+    /// Ends a session whose time is over. Called periodically, so that no requests are measured without need.
     pub fn end_if_over(&self, now_ms: i64, sums: impl FnOnce() -> Sums) {
         if !self.is_on() {
             return;
@@ -305,7 +305,7 @@ impl Session {
             wanted: self.wanted,
             begun_ms: self.begun_ms,
             duration_ms: (end_ms - self.begun_ms).max(0),
-            // Statistics may have been reset meanwhile.
+            // Statistics may have been reset since the start.
             sums: Sums {
                 nanos: at_end.nanos.saturating_sub(begin.nanos),
                 bytes: at_end.bytes.saturating_sub(begin.bytes),
@@ -335,7 +335,7 @@ impl Session {
     }
 }
 
-/// Bytes of a request, as RESP has it.
+/// Returns the bytes of a request in RESP.
 #[must_use]
 pub fn request_bytes(args: Args<'_>) -> usize {
     let digits = |number: usize| number.checked_ilog10().unwrap_or(0) as usize + 1;
@@ -343,7 +343,7 @@ pub fn request_bytes(args: Args<'_>) -> usize {
     1 + digits(args.len()) + 2 + args.iter().map(|arg| framed(arg.len())).sum::<usize>()
 }
 
-/// A word whose bits depend on all bits of another one (the finalizer of SplitMix64).
+/// Mixes a word so that each bit depends on all bits of the input (the finalizer of SplitMix64).
 fn mixed(mut word: u64) -> u64 {
     word = word.wrapping_add(0x9e37_79b9_7f4a_7c15);
     word = (word ^ (word >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
@@ -381,14 +381,14 @@ mod tests {
         let hot_keys = HotKeys::default();
         let over = Wanted { until_ms: Some(1), ..CPU };
         hot_keys.start(over, 0, Sums::default()).unwrap();
-        // A thread has found that the session is over, and another one begins the next before it has ended.
+        // A thread sees that the session is over. Before it ends the session, another thread begins the next one.
         let found = hot_keys.session.load_full().unwrap();
         hot_keys.start(CPU, 2, Sums::default()).unwrap();
         assert!(hot_keys.end(&found, 1, Sums::default()));
         assert!(hot_keys.is_on() && hot_keys.picks());
         assert!(hot_keys.stop(3, Sums::default()));
         assert!(!hot_keys.is_on());
-        // Without that thread, too, nothing is looked at once the session is forgotten.
+        // Without that thread, too, nothing is measured after the reset.
         hot_keys.start(over, 0, Sums::default()).unwrap();
         hot_keys.reset().unwrap();
         assert!(!hot_keys.is_on());
@@ -404,7 +404,7 @@ mod tests {
         assert_eq!(hot_keys.start(CPU, 1_000, sums(0)), Err(IsActive));
         assert_eq!(hot_keys.reset(), Err(IsActive));
         assert!(hot_keys.is_on() && hot_keys.picks());
-        // Of two workers, and one call with two keys.
+        // Calls of two workers, one of them with two keys.
         note(&hot_keys, "SET a 1", 0, 30);
         note(&hot_keys, "GET a", 1, 10);
         note(&hot_keys, "MGET a b", 1, 20);
@@ -454,7 +454,7 @@ mod tests {
         let hot_keys = HotKeys::default();
         hot_keys.start(Wanted { sample: 10, ..CPU }, 0, Sums::default()).unwrap();
         let picked = (0..10_000).filter(|_| hot_keys.picks()).count();
-        // The numbers follow from the time of the start, which is 0: this is no matter of chance.
+        // The random numbers follow from the start time, which is 0, so the result is deterministic.
         assert!((900..1100).contains(&picked), "{picked}");
     }
 }

@@ -12,21 +12,21 @@ use std::sync::Arc;
 pub(super) struct Top {
     capacity: usize,
     entries: Vec<Entry>,
-    /// Where each key is among the entries.
+    /// Index of each key in the entries.
     places: HashMap<Arc<[u8]>, usize>,
 }
 
 #[derive(Debug)]
 struct Entry {
     key: Arc<[u8]>,
-    /// At least the weight of the key: that of a key which had this place before is in it.
+    /// Upper bound of the key's weight. It includes the weight of the key that this entry replaced.
     weight: u64,
-    /// Of that, what may belong to others.
+    /// Part of the weight that may belong to replaced keys.
     foreign: u64,
 }
 
 impl Top {
-    /// For `capacity` entries, of which memory is taken when they come.
+    /// Creates an empty set of at most `capacity` entries. Memory is allocated as they are added.
     pub(super) fn new(capacity: usize) -> Self {
         debug_assert!(capacity > 0);
         Self { capacity, entries: Vec::new(), places: HashMap::new() }
@@ -39,7 +39,7 @@ impl Top {
             return;
         }
         if weight == 0 {
-            // It would take the place of the lightest one.
+            // It would replace the lightest entry.
             return;
         }
         let key: Arc<[u8]> = key.into();
@@ -48,7 +48,7 @@ impl Top {
             self.entries.push(Entry { key, weight, foreign: 0 });
             return;
         }
-        // A scan of some hundred numbers costs less than keeping them in order, since most keys are there already.
+        // A scan of some hundred numbers costs less than a sorted order, since most keys are already there.
         let lightest = self.entries.iter().enumerate().min_by_key(|(_, entry)| entry.weight);
         let Some((place, entry)) = lightest else { return };
         let foreign = entry.weight;
@@ -57,7 +57,7 @@ impl Top {
         self.entries[place] = Entry { key, weight: foreign + weight, foreign };
     }
 
-    /// What is known of each key: its weight or less.
+    /// Returns the guaranteed weight of each key. The true weight is never lower.
     pub(super) fn known(&self) -> impl Iterator<Item = (&Arc<[u8]>, u64)> {
         self.entries.iter().map(|entry| (&entry.key, entry.weight - entry.foreign))
     }
@@ -72,7 +72,7 @@ mod tests {
     proptest! {
         #![proptest_config(ProptestConfig::with_cases(effort(256)))]
 
-        /// Both promises, for any stream.
+        /// Both guarantees hold for any stream.
         #[test]
         fn heavy_keys_are_kept_and_none_is_overstated(
             capacity in 1_usize..8,

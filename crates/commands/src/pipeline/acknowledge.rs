@@ -1,8 +1,8 @@
-//! Replies leave when others have confirmed what they tell of. This file decides who: for the batches of all protocols,
-//! for EXEC and scripts, and for calls beside workers.
+//! Confirmations that a reply waits for. This file determines them: for the batches of all protocols, for EXEC and
+//! scripts, and for calls on threads that are no workers.
 //!
-//! A connection waits by cutting its output where it stands (`awaiting` of the server). A call that has a thread of
-//! its own waits here. The lease of the bucket is part of no barrier: it is asked when a reply leaves, behind it.
+//! A connection waits by splitting its output at the current end (`awaiting` of the server). A call with its own
+//! thread waits here. No barrier includes the lease of the bucket: it is checked afterwards, when a reply is sent.
 
 use std::time::{Duration, Instant};
 
@@ -14,20 +14,20 @@ use crate::lease::Holding;
 use crate::replica_level::ReplicaLevel;
 use crate::waiting::Logged;
 
-/// A call that came over no connection waits so long for the bucket; its writes may get there later.
+/// Time that a call without a connection waits for the bucket. Its writes may get there later.
 const BUCKET_PATIENCE: Duration = Duration::from_secs(10);
 
-/// A call that waits for the bucket looks this often whether it gives up.
+/// Interval at which a call that waits for the bucket checks if it gives up.
 const LOOK_EVERY: Duration = Duration::from_millis(100);
 
-/// The reply to a call that has run while another process may have owned the log.
+/// Reply to a call that ran while another process may have owned the log.
 pub const LEASE_OVER: CommandError = CommandError::new(
     "MISCONF the lease of the bucket is over: it is not known whether this has been done",
 );
 
 impl Kernel {
-    /// The barrier for replies to writes that have gone to the log; `None` if it could not take them, so that they must
-    /// not be acknowledged. Their client has `asked` for a level in place of `appendfsync`.
+    /// Returns the barrier for replies to logged writes; `None` if the log could not take them, so that they must not
+    /// be acknowledged. `asked` is the client's choice instead of `appendfsync`.
     #[inline]
     pub fn barrier_of_writes(
         &self,
@@ -38,7 +38,7 @@ impl Kernel {
             return Some(ReplyBarrier { replicas, ..ReplyBarrier::default() });
         };
         if asked == Some(SyncPolicy::EverySecond) {
-            durable_log.promise();
+            durable_log.note_guarantee();
         }
         if durable_log.has_write_error() {
             return None;
@@ -48,7 +48,7 @@ impl Kernel {
         Some(ReplyBarrier { device, replicas, bucket })
     }
 
-    /// Notes the barrier for writes that a connection has just made, and where the log ends behind them.
+    /// Records the barrier for writes that a connection has just made, and the end of the log after them.
     #[inline]
     pub fn note_writes(
         &self,
@@ -63,10 +63,10 @@ impl Kernel {
         Some(barrier)
     }
 
-    /// Waits on this thread until all is confirmed, or until `gives_up` says so.
+    /// Waits on this thread until all is confirmed, or until `gives_up` returns true.
     ///
     /// # Errors
-    /// When it is not in time, or cannot be. The writes are done, and may be lost.
+    /// Fails if the confirmation is late or impossible. The writes are done, and may be lost.
     pub(super) fn await_barrier(
         &self,
         barrier: ReplyBarrier,
@@ -78,7 +78,7 @@ impl Kernel {
     /// Waits for the barrier, and then until the lease of the bucket allows replies to be shown.
     ///
     /// # Errors
-    /// When it is not in time, or cannot be. It is not known then whether what the replies tell of counts.
+    /// Fails if the confirmation is late or impossible. The effects of the calls are then uncertain.
     pub fn await_replies(
         &self,
         barrier: ReplyBarrier,
@@ -117,7 +117,7 @@ impl Kernel {
         }
     }
 
-    /// Says when the bucket is waited for no longer.
+    /// Returns a check that ends the wait for the bucket.
     fn patience(&self, gives_up: &dyn Fn() -> bool) -> impl Fn() -> bool {
         let until = Instant::now() + BUCKET_PATIENCE;
         move || {
@@ -126,7 +126,7 @@ impl Kernel {
         }
     }
 
-    /// The reply to writes that the log does not have, or the bucket.
+    /// Returns the error for writes that are not in the log, or not in the bucket.
     pub(super) fn not_in_log(&self) -> CommandError {
         let cause = self.durability.write_failure();
         CommandError::not_logged(cause.or_else(|| Some("the bucket does not answer".to_owned())))

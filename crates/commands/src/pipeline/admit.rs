@@ -1,4 +1,4 @@
-//! Finds the command of a request, and checks that its client may say it.
+//! Finds the command of a request, and checks that its client may call it.
 
 use tierce_wire::resp::{Args, Rest};
 
@@ -14,7 +14,7 @@ use crate::stats::{Counters, ErrorCounts, Stat};
 /// Finds the command of a request.
 ///
 /// # Errors
-/// An unknown command or subcommand, or a wrong number of arguments.
+/// Fails for an unknown command or subcommand, or a wrong number of arguments.
 #[inline]
 pub fn resolve<'k>(kernel: &'k Kernel, args: Args<'_>) -> Result<&'k Command, Refused<'k>> {
     let Some(command) = kernel.commands.find(&args[0]) else {
@@ -45,8 +45,8 @@ fn check_arity<'k>(command: &'k Command, args: Args<'_>) -> Result<&'k Command, 
 /// Checks that the client may run the command, or queue it.
 ///
 /// # Errors
-/// When the client has to say AUTH first, when the command may not run inside of a transaction, when its user may not
-/// make the call, or when the data cannot be saved and PING is to tell.
+/// Fails if the client must authenticate first, if the command may not run inside a transaction, if its user may not
+/// make the call, and for PING while the data cannot be saved.
 #[inline]
 pub fn admit<'k>(
     kernel: &Kernel,
@@ -55,7 +55,7 @@ pub fn admit<'k>(
     args: Args<'_>,
 ) -> Result<(), Refused<'k>> {
     if !caller.authenticated && !command.spec.flags.contains(Flags::NO_AUTH) {
-        // The password may be gone since the client came.
+        // The password may have been removed since the client connected.
         caller.authenticated = kernel.is_open();
         if !caller.authenticated {
             return Err(Refused { command: Some(command), error: CommandError::NO_AUTH });
@@ -76,18 +76,18 @@ pub fn admit<'k>(
         .check_rights(caller, command, args, origin)
         .map_err(|error| Refused { command: Some(command), error })?;
     if command.spec.name == "ping" && kernel.persistence.refuses_writes() {
-        // So that the monitoring of the server notices.
+        // This alerts the monitoring of the server.
         return Err(Refused { command: Some(command), error: CommandError::CANNOT_SAVE });
     }
     Ok(())
 }
 
-/// Commands that a replica may send behind PSYNC: its connection carries the stream, and no replies.
+/// Commands that a replica may send after PSYNC. Its connection carries the stream, and no replies.
 const OF_REPLICAS: [&str; 5] = ["replconf", "psync", "sync", "ping", "quit"];
 
-/// The time for a command that another server has executed before: it stands still before any deadline, unless the
-/// command asks how much time is left: a script decides by that. No command that changes keys may get another time here:
-/// it would not see a key past its deadline, which a replica keeps, and store a second one.
+/// Returns the time for a command that another server has executed before. It stands still before any deadline,
+/// except for commands that read the remaining time, since scripts decide by it. Commands that change keys must get
+/// the stopped time: otherwise they would not see an expired key, which a replica keeps, and store a second one.
 #[must_use]
 pub fn time_of_effect(name: &str) -> i64 {
     match name {
@@ -96,7 +96,7 @@ pub fn time_of_effect(name: &str) -> i64 {
     }
 }
 
-/// The user that the client says it is by a call, its name included.
+/// Returns the user name that a client claims in a call, whose name is included.
 #[must_use]
 pub fn named_user<'a>(command: &Command, args: Args<'a>) -> Option<&'a [u8]> {
     match command.spec.name {
@@ -115,15 +115,15 @@ pub fn named_user<'a>(command: &Command, args: Args<'a>) -> Option<&'a [u8]> {
     }
 }
 
-/// A request that does not come to run.
+/// A request that was refused before it ran.
 pub struct Refused<'k> {
-    /// The command, if it is known.
+    /// Its command, if known.
     pub command: Option<&'k Command>,
-    /// The reply.
+    /// Its reply.
     pub error: CommandError,
 }
 
-/// Replies to a request that does not come to run.
+/// Replies to a refused request.
 #[cold]
 pub fn refuse(kernel: &Kernel, counters: &Counters, reply: &mut Reply<'_>, refused: &Refused<'_>) {
     refuse_counting(&kernel.errors, counters, reply, refused);

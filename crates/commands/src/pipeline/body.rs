@@ -1,5 +1,4 @@
-//! The body of a command (the function that runs it), and its arity, which follows from the
-//! function's type.
+//! Body of a command (the function that runs it), and its arity, which follows from the function's type.
 //!
 //! A body gets the arguments after the name: required ones as an array, and repeated ones as a [`Rest`],
 //! whose methods cannot fail:
@@ -12,8 +11,8 @@
 //! | `fn(&mut Context, [&[u8]; 1], Rest<1>)` | `at_least!(f)` | -3 |
 //! | `fn(&mut Context, Rest<1>)` | `many!(f)` | -2 |
 //!
-//! So the arity is stated nowhere else, and a body never gets fewer arguments than it names. Subcommands have
-//! two words before their arguments: `exactly!(sub f)`.
+//! So the arity is stated nowhere else, and a body never gets fewer arguments than it names. Subcommands have two
+//! words before their arguments: `exactly!(sub f)`.
 
 use tierce_wire::resp::Rest;
 
@@ -21,54 +20,53 @@ use super::Context;
 use crate::command::accepts;
 use crate::error::CommandError;
 
-/// What a body returns: an error is the reply, and then the body has not replied.
+/// Result of a body. An error is the reply; the body has not replied then.
 pub type Done = Result<(), CommandError>;
 
-/// What runs a command.
+/// Function that runs a command.
 pub type Handler = fn(&mut Context<'_, '_>) -> Done;
 
-/// What runs a command, and how many arguments that takes.
+/// Function of a command, with its arity.
 #[derive(Clone, Copy)]
 pub struct Body {
-    /// Number of arguments with the name; negative: at least that many.
+    /// Number of arguments with the name; negative for a minimum.
     pub(super) arity: i16,
-    /// How many words the name has.
+    /// Number of words of the name.
     pub(super) words: u8,
     pub(super) run: Handler,
 }
 
 impl Body {
-    /// For the macros of this file.
+    /// Used by the macros of this file.
     pub(crate) const fn exactly(words: usize, arguments: usize, run: Handler) -> Self {
         Self { arity: (words + arguments) as i16, words: words as u8, run }
     }
 
-    /// Of a command that is always refused, whatever its arguments: it gets none of them. They only have to be
-    /// as many as `arity` says.
+    /// Creates the body of a command that is always refused. It gets no arguments; only their number is checked.
     pub(crate) const fn refusal(words: u8, arity: i16, run: Handler) -> Self {
         Self { arity, words, run }
     }
 
-    /// Whether a call with `argc` arguments, the name included, has an acceptable number.
+    /// Returns true if a call may have `argc` arguments, the name included.
     pub(crate) const fn accepts(&self, argc: usize) -> bool {
         accepts(self.arity, argc)
     }
 
-    /// Runs it.
+    /// Runs the body.
     ///
     /// # Errors
-    /// What it replies.
+    /// Errors of the body.
     pub(crate) fn enter(&self, ctx: &mut Context<'_, '_>) -> Done {
         (self.run)(ctx)
     }
 
-    /// For the macros of this file.
+    /// Used by the macros of this file.
     pub(crate) const fn at_least(words: usize, arguments: usize, run: Handler) -> Self {
         Self { arity: -((words + arguments) as i16), words: words as u8, run }
     }
 }
 
-/// Functions whose types state how many arguments a body takes.
+/// Functions whose types determine the number of arguments of a body.
 pub(crate) mod shape {
     use super::{CommandError, Context, Done, Rest};
 
@@ -137,14 +135,14 @@ pub(crate) mod shape {
         run_at_least(words, ctx, |ctx, [], rest| body(ctx, rest))
     }
 
-    /// The table refuses such calls; what calls a body in another way gets the same answer.
+    /// Returns the error for a wrong number of arguments, for callers that bypass the checks of the table.
     #[cold]
     fn wrong_number(ctx: &Context<'_, '_>) -> Done {
         Err(CommandError::arity(ctx.name()))
     }
 }
 
-/// A body of one of these shapes, whose name has so many words.
+/// Creates a body of one of these shapes, whose name has this many words.
 macro_rules! shaped {
     ($kind:ident, $shape:ident, $run:ident, $words:literal, $body:expr) => {
         $crate::pipeline::Body::$kind($words, $crate::pipeline::shape::$shape($body), |ctx| {
@@ -153,7 +151,7 @@ macro_rules! shaped {
     };
 }
 
-/// A body without arguments.
+/// Creates a body without arguments.
 macro_rules! no_arguments {
     (sub $body:expr) => {
         $crate::pipeline::shaped!(exactly, no_arguments, run_no_arguments, 2, $body)
@@ -163,7 +161,7 @@ macro_rules! no_arguments {
     };
 }
 
-/// A body with a number of arguments that is always the same.
+/// Creates a body with a fixed number of arguments.
 macro_rules! exactly {
     (sub $body:expr) => {
         $crate::pipeline::shaped!(exactly, exactly, run_exactly, 2, $body)
@@ -173,7 +171,7 @@ macro_rules! exactly {
     };
 }
 
-/// A body with some arguments that are always there, and others behind them.
+/// Creates a body with some required arguments, and others after them.
 macro_rules! at_least {
     (sub $body:expr) => {
         $crate::pipeline::shaped!(at_least, at_least, run_at_least, 2, $body)
@@ -183,7 +181,7 @@ macro_rules! at_least {
     };
 }
 
-/// A body whose arguments are all alike, or all options.
+/// Creates a body whose arguments are all alike, or all options.
 macro_rules! many {
     (sub $body:expr) => {
         $crate::pipeline::shaped!(at_least, many, run_many, 2, $body)

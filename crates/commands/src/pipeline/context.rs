@@ -1,4 +1,4 @@
-//! The context in which a command runs.
+//! Context of a command while it runs.
 
 use std::sync::Arc;
 
@@ -20,60 +20,60 @@ use crate::stats::Counters;
 use super::declared;
 use super::{Bodies, Done, Guard, Mode, Request, Scale, Turn, WEIGHT_MAX, reply_error};
 
-/// All that a command may touch while it runs.
+/// Everything that a command may touch while it runs.
 pub struct Context<'a, 'k> {
-    /// What executes commands.
+    /// Kernel that executes commands.
     pub kernel: &'k Kernel,
     /// The client that sent the command.
     pub caller: &'a mut Caller,
     /// The call.
     pub call: Call<'a>,
-    /// The data, as far as it is locked for the command.
+    /// Data, as far as locked for the command.
     pub guard: Guard<'a, 'k>,
-    /// Where the reply goes.
+    /// Destination of the reply.
     pub reply: Reply<'a>,
-    /// The command being run; for a subcommand, that one.
+    /// Command being run; for a subcommand, the subcommand.
     pub command: &'k Command,
-    /// What runs the commands.
+    /// Functions of the commands.
     pub bodies: &'k Bodies,
     /// The counters of this worker.
     pub counters: &'k Counters,
     /// The time of this turn, in Unix milliseconds.
     pub now_ms: i64,
-    /// Whether the command may wait for keys.
+    /// Mode: it says if the command may wait for keys.
     pub mode: Mode<'a>,
-    /// An argument that has a vector of its own.
+    /// Argument that has a vector of its own.
     pub large: Option<&'a Arc<Vec<u8>>>,
     /// Arguments that have been hashed already, from the first key on.
     pub hashed: &'a [(&'a [u8], KeyHash)],
 }
 
-/// A call as it came, its name included. Bodies get their arguments apart from it, as many as their shape
-/// proves (see [`Body`](super::Body)); what they may do with the whole is to keep it.
+/// A call as received, with its name. Bodies get their arguments separately, as many as their shape guarantees (see
+/// [`Body`](super::Body)). They use the whole call only to keep a copy.
 #[derive(Clone, Copy)]
 pub struct Call<'a>(Args<'a>);
 
 impl<'a> Call<'a> {
-    /// The call with these arguments, the name included.
+    /// Creates the call with these arguments, which include the name.
     #[inline]
     #[must_use]
     pub fn new(args: Args<'a>) -> Self {
         Self(args)
     }
 
-    /// A word of its name, as the client has spelled it; none if there are fewer.
+    /// Returns a word of its name, as the client has spelled it, or nothing beyond the end.
     #[must_use]
     pub fn word(self, index: usize) -> &'a [u8] {
         self.0.get(index).unwrap_or_default()
     }
 
-    /// A copy to run once more.
+    /// Returns a copy to run the call again.
     #[must_use]
     pub fn to_owned(self) -> OwnedArgs {
         self.0.to_owned()
     }
 
-    /// A copy to run once more, with other arguments in the place of the last ones.
+    /// Returns a copy to run the call again, with the last arguments replaced.
     #[must_use]
     pub fn to_owned_ending_with(self, end: &[Vec<u8>]) -> OwnedArgs {
         let kept = self.0.len().saturating_sub(end.len());
@@ -84,12 +84,12 @@ impl<'a> Call<'a> {
         copy
     }
 
-    /// All of it, the name included.
+    /// Returns all words, with the name.
     pub(crate) fn args(self) -> Args<'a> {
         self.0
     }
 
-    /// The first `N` arguments behind a name of so many words, and those behind them, if there are so many.
+    /// Returns the first `N` arguments after a name of this many words, and the rest, if there are so many.
     #[inline(always)]
     pub(crate) fn arguments<const N: usize>(
         self,
@@ -100,7 +100,7 @@ impl<'a> Call<'a> {
 }
 
 impl<'a, 'k> Context<'a, 'k> {
-    /// The context of a request. In line wherever it is called, so that it is made where it stays.
+    /// Creates the context of a request. Always inlined, so that it is built in its final memory.
     #[inline(always)]
     pub fn new(
         turn: Turn<'k>,
@@ -126,46 +126,44 @@ impl<'a, 'k> Context<'a, 'k> {
         }
     }
 
-    /// The turn that it runs in.
+    /// Returns the turn of the command.
     pub(super) fn turn(&self) -> Turn<'k> {
         let Self { kernel, bodies, counters, now_ms, .. } = *self;
         Turn { kernel, bodies, counters, now_ms }
     }
 
-    /// The last word of the command's name, as the client has spelled it.
+    /// Returns the last word of the command's name, as the client has spelled it.
     #[must_use]
     pub fn spelled_name(&self) -> &'a [u8] {
         self.call.word(usize::from(self.command.spec.words).saturating_sub(1))
     }
 
-    /// The time from which an expiry time counts, and at which a consumer of a stream does something. It is the time
-    /// of the command, or the present while that stands still ([`STOPPED_MS`](clock::STOPPED_MS)).
+    /// Returns the time from which an expiry time counts, and of the activity of a stream consumer. It is the time of
+    /// the command, or the present if that time stands still ([`STOPPED_MS`](clock::STOPPED_MS)).
     pub fn moment_ms(&self) -> i64 {
         if self.now_ms == clock::STOPPED_MS { clock::unix_ms() } else { self.now_ms }
     }
 
-    /// The selected database, open at the shard of `key`, and the reply. In line wherever it is called: as a
-    /// call, which returns all of that through memory, it costs 35 instructions more.
+    /// Returns the selected database, opened at the shard of `key`, and the reply. Always inlined: a real call
+    /// returns all of that through memory and costs 35 more instructions.
     #[inline(always)]
     pub fn open<'b>(&mut self, key: &'b [u8]) -> (Db<'_>, Key<'b>, &mut Reply<'a>) {
         let key = self.kernel.keyspace.key_as(key, self.hashed.first().copied());
         (self.guard.db(self.caller.db, key.hash(), self.now_ms), key, &mut self.reply)
     }
 
-    /// The keys among `args`. They are hashed again unless they are those that were locked, in their
-    /// order.
+    /// Returns the keys among `args`. The hashes of the locked keys are reused, if the order is the same.
     pub fn keys<'b>(&self, args: impl Iterator<Item = &'b [u8]>) -> Vec<Key<'b>> {
         args.enumerate().map(|(number, key)| self.key(number, key)).collect()
     }
 
-    /// An argument as a key, which is hashed again unless it is the one with this number that was
-    /// locked.
+    /// Returns an argument as a key. The hash is reused if it is the locked key with this number.
     #[inline]
     pub fn key<'b>(&self, number: usize, arg: &'b [u8]) -> Key<'b> {
         self.kernel.keyspace.key_as(arg, self.hashed.get(number).copied())
     }
 
-    /// An argument as a string to be stored, which is kept as it is if it has a vector of its own.
+    /// Returns an argument as a string to store. It is not copied if it has a vector of its own.
     #[inline(always)]
     pub fn string_of<'v>(&self, arg: &'v [u8]) -> NewString<'v>
     where
@@ -177,15 +175,15 @@ impl<'a, 'k> Context<'a, 'k> {
         }
     }
 
-    /// Has later writes of the caller be as durable as these say.
+    /// Sets the sync policy for later writes of the caller.
     pub fn set_durability(
         &mut self,
         level: Option<SyncPolicy>,
         replica_level: Option<ReplicaLevel>,
     ) {
-        // What a transaction has written before goes to the log at its end.
-        let has_written = self.apart().is_none_or(|locks| {
-            // What is pending with the shard of the last request goes to the log.
+        // Earlier writes of a transaction go to the log at its end.
+        let has_written = self.unlocked().is_none_or(|locks| {
+            // Pending records of the last request's shard go to the log.
             locks.release();
             locks.has_logged()
         });
@@ -193,7 +191,7 @@ impl<'a, 'k> Context<'a, 'k> {
         self.caller.set_replica_level(replica_level);
     }
 
-    /// The name for error texts: `get` or `client|list`.
+    /// Returns the name for error texts: `get` or `client|list`.
     #[must_use]
     pub fn name(&self) -> &'k str {
         &self.command.full_name
@@ -201,8 +199,8 @@ impl<'a, 'k> Context<'a, 'k> {
 }
 
 impl<'k> Context<'_, 'k> {
-    /// Runs the command; an error becomes the reply, unless the command is to be run again. In line wherever it is
-    /// called: a call costs 30 instructions.
+    /// Runs the command. An error becomes the reply, unless the command is to run again. Always inlined: a call costs
+    /// 30 instructions.
     #[inline(always)]
     pub fn run(&mut self) -> Option<Interrupt> {
         let client = &self.caller.client;
@@ -213,8 +211,8 @@ impl<'k> Context<'_, 'k> {
         }
     }
 
-    /// The same on a thread for long commands. The command has passed the gates, and passes them again when it has
-    /// locked its keys.
+    /// Runs the command on a thread for long commands. It was admitted before, and is checked again once its keys are
+    /// locked.
     pub fn run_late(&mut self) -> Option<Interrupt> {
         match self.lock_late() {
             Ok(()) => self.run(),
@@ -222,7 +220,7 @@ impl<'k> Context<'_, 'k> {
         }
     }
 
-    /// Locks what the command has declared, and runs it. Its cost is noted for its keys, while that is asked for.
+    /// Locks the declared keys and runs the command. The cost is recorded for its keys while HOTKEYS is on.
     ///
     /// # Errors
     /// The error for the client; nothing has been replied then.
@@ -239,7 +237,7 @@ impl<'k> Context<'_, 'k> {
         let (kernel, args) = (self.kernel, self.call.args());
         let probe = Probe::begin(&kernel.hot_keys, kernel.nanos, self.reply.parts().0);
         let done = self.enter_uncounted();
-        // An interrupted one comes again, and so does one that goes on waiting.
+        // An interrupted call comes again, and so does one that waits on.
         let is_through = done.as_ref().err().and_then(CommandError::interrupt).is_none();
         if let Some(probe) = probe
             && is_through
@@ -248,10 +246,10 @@ impl<'k> Context<'_, 'k> {
             let reply_bytes = match &done {
                 _ if self.caller.hears_nothing() => 0,
                 Ok(()) => probe.written(self.reply.parts().0),
-                // It is written behind this.
+                // The error is written later.
                 Err(error) => error.reply_bytes(),
             };
-            // That of a client which has waited was noted when it began to.
+            // The request of a waiting client was recorded at the begin of its wait.
             let is_new = !matches!(self.mode, Mode::Served(_));
             let request_bytes = if is_new { hot_keys::request_bytes(args) } else { 0 };
             let bytes = request_bytes + reply_bytes;
@@ -260,7 +258,7 @@ impl<'k> Context<'_, 'k> {
         done
     }
 
-    /// Locks and runs it without a note of its cost: a program is noted as a whole, and not its calls.
+    /// Locks and runs the command without recording its cost. A program is recorded as a whole.
     #[inline]
     pub(super) fn enter_uncounted(&mut self) -> Result<(), CommandError> {
         #[cfg(debug_assertions)]
@@ -281,18 +279,18 @@ impl<'k> Context<'_, 'k> {
         done
     }
 
-    /// A command that changes a key says what it has done.
+    /// Checks that a command reports an event for each key that it changes.
     #[cfg(debug_assertions)]
     fn check_naming(&mut self, is_done: bool) {
         let unnamed = tierce_keyspace::end_naming(self.guard.locks).filter(|_| is_done);
-        // DEBUG makes and breaks keys outside the normal path.
+        // DEBUG changes keys in unusual ways.
         if let Some((_, key)) = unnamed.filter(|_| self.command.spec.name != "debug") {
             let key = key.escape_ascii();
             panic!("{} has changed {key} without an event", self.command.full_name);
         }
     }
 
-    /// Runs the body of another command for this call in the place of its own. It needs the same keys.
+    /// Runs the body of another command for this call instead of its own. It needs the same keys.
     ///
     /// # Errors
     /// Those of the body.
@@ -312,12 +310,12 @@ impl<'k> Context<'_, 'k> {
         ctx.run_body()
     }
 
-    /// Runs the body of the command, with whatever is locked.
+    /// Runs the body of the command under the current locks.
     pub(super) fn run_body(&mut self) -> Done {
         (self.bodies.ways(self.command).run)(self)
     }
 
-    /// Replies with an error, and counts it, unless it only says that the command is to be run again.
+    /// Replies with an error and counts it. An interrupt is only returned, because the command is to run again.
     #[cold]
     pub(crate) fn fail(&mut self, error: &CommandError) -> Option<Interrupt> {
         let interrupt = error.interrupt();
@@ -328,14 +326,14 @@ impl<'k> Context<'_, 'k> {
         interrupt
     }
 
-    /// Has the caller told when the keys change that the command is about to read.
+    /// Registers the caller for invalidations of the keys that the command is about to read.
     ///
     /// # Errors
-    /// An interrupt when another thread holds the shard of one for long.
+    /// An interrupt if another thread holds a shard for long.
     #[cold]
     fn remember_reads(&mut self) -> Result<(), CommandError> {
         let spec = self.command.spec;
-        // Reads of a program are remembered when they happen.
+        // Reads of a program are registered when they happen.
         if !spec.flags.contains(Flags::READONLY) || spec.flags.contains(Flags::PROGRAM) {
             return Ok(());
         }
@@ -349,26 +347,26 @@ impl<'k> Context<'_, 'k> {
         Ok(())
     }
 
-    /// For a body that weighs when it has its key open.
+    /// Returns the scale, for a body that weighs while its key is open.
     #[must_use]
     pub fn scale(&self) -> Scale {
-        // Commands that change the connection's subscriptions, or its tracking of keys, cannot run away from it.
+        // Commands that change subscriptions or tracking of the connection cannot be offloaded.
         const STAYS: Flags = Flags::WHILE_SUBSCRIBED.with(Flags::TRACKING);
         let is_movable = !self.command.spec.flags.intersects(STAYS);
         let is_on_worker = self.mode.may_leave() && is_movable && self.kernel.offload.is_open();
         Scale::of(is_on_worker)
     }
 
-    /// Called before work on this many elements.
+    /// Must be called before work on this many elements.
     ///
     /// # Errors
-    /// When that is too much for a worker: the command is run again elsewhere.
+    /// Fails if that is too much for a worker. The command then runs again on another thread.
     #[inline]
     pub fn weigh(&self, elements: usize) -> Result<(), CommandError> {
         if elements > WEIGHT_MAX { self.weigh_heavy(elements) } else { Ok(()) }
     }
 
-    /// Elsewhere, or as a part of something that cannot be interrupted, nothing is too heavy.
+    /// Weighs only on a worker, and only what can be interrupted.
     #[cold]
     fn weigh_heavy(&self, elements: usize) -> Result<(), CommandError> {
         self.scale().weigh(elements)

@@ -1,16 +1,15 @@
-//! Commands that take long to compute from values, without holding their shards.
+//! Long computations on values, without locking their shards.
 //!
 //! On a thread for long commands, [`Context::compute`] and [`Context::read`] copy the values in short turns
-//! ([`ValueCopy::make`]), and compute from the copies while the shards
-//! are free. A command that writes then locks its keys and verifies that no source has changed. If one has, it
-//! begins again; after [`TRIES`] it holds its keys from the beginning to the end. If a gate has closed meanwhile,
-//! such as by CLIENT PAUSE, it is judged and run again.
+//! ([`ValueCopy::make`]), and compute from the copies while the shards are free. A command that writes then locks its
+//! keys and verifies that no source has changed. If one has, it starts over; after [`TRIES`] it keeps its keys locked
+//! throughout. If it is no longer admitted, for example after CLIENT PAUSE, it is checked and run again.
 //!
-//! A command takes effect at one moment: a command that writes, when it has locked its keys and found the copies
-//! current; one that only reads, when all copies were current together.
+//! A command takes effect at one moment. For a command that writes, this is when its keys are locked and the copies
+//! are verified. For a command that only reads, it is when all copies were current together.
 //!
-//! Elsewhere the keys are locked already, and stay locked while the command computes: on a worker, where it
-//! takes no longer than [`WEIGHT_MAX`](super::WEIGHT_MAX) allows, and inside a guard.
+//! On other threads the keys are locked already, and stay so while the command computes: on a worker, where
+//! [`WEIGHT_MAX`](super::WEIGHT_MAX) limits the time, and inside a guard.
 
 use std::array;
 
@@ -26,30 +25,30 @@ use crate::error::{CommandError, Interrupt};
 use crate::eviction::Room;
 use crate::reply::Reply;
 
-/// How often a command whose sources change while it computes starts over.
+/// Attempts of a command whose sources change while it computes.
 const TRIES: usize = 3;
 
-/// A command with less work holds its keys: it takes about ten milliseconds.
+/// A command with less work keeps its keys locked: this takes about ten milliseconds.
 const WORK_MIN: usize = if cfg!(test) { 1 } else { 100_000 };
 
-/// A command holds its keys if copying them takes more than this many times the work.
+/// A command keeps its keys locked if copying takes more than this many times the work.
 const COPYING_MAX: usize = 8;
 
-/// What a command does with what it has made.
+/// Use of the result of a command.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Then {
-    /// It replies.
+    /// It is the reply.
     Reply,
-    /// It stores it, with its keys locked.
+    /// It is stored, with the keys locked.
     Store,
 }
 
 impl<'a, 'k> Context<'a, 'k> {
-    /// Has `make` compute from the values of some keys, and then `finish` store what it made, with all keys of the
+    /// Calls `make` to compute from the values of some keys, and `finish` to store the result with all keys of the
     /// command locked. `make` may run several times.
     ///
     /// # Errors
-    /// Those of the two, and when a value cannot be read or its shard is busy.
+    /// Errors of the two, an unreadable value, or a busy shard.
     pub fn compute<M, R>(
         &mut self,
         sources: &[Key<'_>],
@@ -77,12 +76,12 @@ impl<'a, 'k> Context<'a, 'k> {
         })
     }
 
-    /// Has `load` take what it needs from the value of a key, `make` compute from that and from other keys, and
-    /// `finish` store or reply with what it made. `make` reads the other keys through the guard, in
-    /// turns if it takes turns ([`Guard::takes_turns`]); otherwise all shards are locked.
+    /// Calls `load` to take what it needs from the value of a key, `make` to compute from that and from other keys,
+    /// and `finish` to store or reply. `make` reads the other keys through the guard, in turns if it takes turns
+    /// ([`Guard::takes_turns`]); otherwise all shards are locked.
     ///
-    /// In turns each of these keys is read at a moment of its own, while the command runs. What `then` stores is made
-    /// of the value that the source has at that moment.
+    /// In turns, each of these keys is read at its own moment while the command runs. `finish` stores a result that
+    /// is made from the value of the source at that moment.
     ///
     /// # Errors
     /// As [`Context::compute`].
@@ -128,7 +127,7 @@ impl<'a, 'k> Context<'a, 'k> {
         })
     }
 
-    /// Has `finish` store a copy of the value and deadline of a key, with all keys of the command locked.
+    /// Calls `finish` to store a copy of the value and deadline of a key, with all keys of the command locked.
     ///
     /// # Errors
     /// As [`Context::compute`].
@@ -165,10 +164,10 @@ impl<'a, 'k> Context<'a, 'k> {
         })
     }
 
-    /// Has `reply` answer from the values of some keys.
+    /// Calls `reply` to answer from the values of some keys.
     ///
     /// # Errors
-    /// Those of `reply`, and when a value cannot be read or its shard is busy.
+    /// Errors of `reply`, an unreadable value, or a busy shard.
     pub fn read<R>(
         &mut self,
         sources: &[Key<'_>],
@@ -177,7 +176,7 @@ impl<'a, 'k> Context<'a, 'k> {
         if let Some(_room) = self.room_for_copies(sources, WORK_MIN)? {
             for _ in 0..TRIES {
                 let Some(copies) = self.copies(sources)? else { continue };
-                // One alone is of one moment.
+                // A single copy is always consistent.
                 if copies.len() == 1 || self.holding(|ctx| Ok(ctx.are_current(&copies, sources)))? {
                     return reply(&values_of(&copies), &mut self.reply);
                 }
@@ -186,10 +185,10 @@ impl<'a, 'k> Context<'a, 'k> {
         self.holding(|ctx| ctx.with_values(sources, reply))
     }
 
-    /// Has `reply` answer from the collection under a key, if there is one.
+    /// Calls `reply` to answer from the collection of a key, if there is one.
     ///
     /// # Errors
-    /// As [`Context::read`], and when the key holds something else.
+    /// As [`Context::read`], and for a value of another type.
     pub fn read_collection<T: CollectionType>(
         &mut self,
         key: &[u8],
@@ -209,10 +208,10 @@ impl<'a, 'k> Context<'a, 'k> {
         })
     }
 
-    /// Has `reply` answer from the string under a key, if there is one.
+    /// Calls `reply` to answer from the string of a key, if there is one.
     ///
     /// # Errors
-    /// As [`Context::read`], and when the key holds something else.
+    /// As [`Context::read`], and for a value of another type.
     pub fn read_string(
         &mut self,
         key: &[u8],
@@ -231,7 +230,7 @@ impl<'a, 'k> Context<'a, 'k> {
         })
     }
 
-    /// Gives `body` the values of some keys, which are locked.
+    /// Calls `body` with the values of some keys, which are locked.
     #[inline]
     fn with_values<R>(
         &mut self,
@@ -252,13 +251,13 @@ impl<'a, 'k> Context<'a, 'k> {
         }
     }
 
-    /// Whether the keys of the command are to be locked only where it says so.
+    /// Returns true if the keys of the command are locked only for short turns.
     pub(super) fn locks_in_turns(&self) -> bool {
         matches!(self.mode, Mode::Long { .. }) && !self.is_within()
     }
 
-    /// Room for copies of the sources; `None` if the work is not worth them, or there is no memory. A command that would
-    /// hold all shards otherwise makes copies from no work on.
+    /// Reserves memory for copies of the sources; `None` if the work is too small, or memory is short. A command that
+    /// would otherwise lock all shards copies for any amount of work.
     fn room_for_copies(
         &mut self,
         sources: &[Key<'_>],
@@ -276,7 +275,7 @@ impl<'a, 'k> Context<'a, 'k> {
         Ok(CopyRoom::take(&self.kernel.engine.keyspace, bytes as u64))
     }
 
-    /// `None` if one of the values changed while it was copied.
+    /// Copies the values; `None` if one changed meanwhile.
     fn copies(&mut self, sources: &[Key<'_>]) -> Result<Option<Vec<ValueCopy>>, CommandError> {
         let (keyspace, db, now_ms) = (&self.kernel.keyspace, self.caller.db, self.now_ms);
         let touch = self.caller.touch();
@@ -292,7 +291,7 @@ impl<'a, 'k> Context<'a, 'k> {
             .all(|(copy, key)| copy.is_current(&mut self.guard.db(index, key.hash(), now_ms), *key))
     }
 
-    /// The sizes of the values of some keys, which are locked, and their bytes of memory.
+    /// Returns the sizes of the values of some keys, which are locked, and their bytes of memory.
     fn sizes_of(&mut self, sources: &[Key<'_>]) -> (Sizes, usize) {
         let (index, now_ms) = (self.caller.db, self.now_ms);
         let (mut sizes, mut bytes) = (Sizes::default(), 0);
@@ -304,11 +303,11 @@ impl<'a, 'k> Context<'a, 'k> {
         (sizes, bytes)
     }
 
-    /// Runs `body` with the keys of the command locked. They are unlocked afterwards unless they were locked before.
-    /// A command that writes passes the gates again before.
+    /// Calls `body` with the keys of the command locked. They are unlocked afterwards unless they were locked before.
+    /// A command that writes is checked again first.
     ///
     /// # Errors
-    /// Those of `body`, when a shard is busy, and when a gate has closed.
+    /// Errors of `body`, a busy shard, or a failed check.
     pub fn holding<R>(
         &mut self,
         body: impl FnOnce(&mut Context<'_, 'k>) -> Result<R, CommandError>,
@@ -320,7 +319,7 @@ impl<'a, 'k> Context<'a, 'k> {
         self.holding_what(&mut |locks| locks.try_lock_many(&hashes), body)
     }
 
-    /// The same with what `lock` locks.
+    /// Calls `body` with the shards locked by `lock`.
     fn holding_what<R>(
         &mut self,
         lock: Lock<'_, 'k>,
@@ -338,7 +337,7 @@ impl<'a, 'k> Context<'a, 'k> {
         Ok(result.expect("it has run"))
     }
 
-    /// This part does not depend on the body, of which there are many: it is compiled once.
+    /// Part that does not depend on the type of `body`, so that it is compiled only once.
     fn holding_in_turn(
         &mut self,
         lock: Lock<'_, 'k>,
@@ -346,14 +345,14 @@ impl<'a, 'k> Context<'a, 'k> {
     ) -> Done {
         let access = Access::of(self.command.spec);
         if access.grows && self.kernel.make_room(self.guard.locks, 0, self.now_ms) == Room::None {
-            return Err(Interrupt::Gate.into());
+            return Err(Interrupt::Admission.into());
         }
-        let judged = |ctx: &mut Context<'_, 'k>| {
-            ctx.judge_again()()?;
+        let checked = |ctx: &mut Context<'_, 'k>| {
+            ctx.check_again()()?;
             body(ctx)
         };
-        let result = self.within(self.hashed, lock, judged)?;
-        // A single shard stays locked otherwise.
+        let result = self.within(self.hashed, lock, checked)?;
+        // A single shard would stay locked.
         self.guard.locks.release();
         result
     }

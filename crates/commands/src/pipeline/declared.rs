@@ -1,17 +1,17 @@
-//! In builds with debug assertions: checks that a command opens only shards that it has declared.
+//! In builds with debug assertions: checks that a command opens only declared shards.
 
 use tierce_keyspace::{KeyHash, Keyspace};
 use tierce_wire::resp::Args;
 
 use crate::command::Spec;
 
-/// What the command that is running has declared.
+/// Declaration of the running command.
 #[derive(Clone, Default)]
 pub(super) enum Declared {
-    /// Nothing is known: no command is running.
+    /// No command is running, so nothing is checked.
     #[default]
     Anything,
-    /// The shards of its keys, in ascending order: looking for one takes the same time in a call with many keys.
+    /// Shards of its keys, in ascending order, for a binary search.
     Shards(Vec<usize>),
 }
 

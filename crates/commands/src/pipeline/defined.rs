@@ -1,4 +1,4 @@
-//! A command as its chapter defines it: the facts, and the function that runs it.
+//! Definition of a command: its facts, and its function.
 
 use std::iter;
 
@@ -7,25 +7,25 @@ use crate::command::{
     AddError, Channels, Described, Flags, Group, KeySpec, Scope, Spec, Table, Weight,
 };
 
-/// A command or subcommand, stated once, beside its function.
+/// Definition of a command or subcommand, next to its function.
 #[derive(Clone, Copy)]
 pub struct Defined {
     /// Its facts.
     pub spec: Spec,
-    /// What runs.
+    /// Its function.
     pub run: Handler,
-    /// Subcommands; a command that has some is only a container for them.
+    /// Subcommands; a command with subcommands is only a container.
     pub subcommands: &'static [Self],
 }
 
 impl Defined {
-    /// A command named `name` (lower case), which takes the arguments that its body takes.
+    /// Defines a command named `name` (lower case). Its arity follows from the body.
     pub const fn new(name: &'static str, group: Group, body: Body) -> Self {
         let Body { arity, words, run } = body;
         Self { spec: Spec::new(name, group, words, arity), run, subcommands: &[] }
     }
 
-    /// A container of subcommands.
+    /// Defines a container of subcommands.
     pub const fn container(
         name: &'static str,
         group: Group,
@@ -37,32 +37,32 @@ impl Defined {
         Self { spec, run, subcommands }
     }
 
-    /// Replaces the number of arguments that follows from the body.
+    /// Replaces the arity that follows from the body.
     pub const fn arity(self, arity: i16) -> Self {
         Self { spec: Spec { arity, ..self.spec }, ..self }
     }
 
-    /// With these properties.
+    /// Sets the flags.
     pub const fn flags(self, flags: Flags) -> Self {
         Self { spec: Spec { flags, ..self.spec }, ..self }
     }
 
-    /// With these keys.
+    /// Sets the keys.
     pub const fn keys(self, keys: &'static [KeySpec]) -> Self {
         Self { spec: Spec { keys, ..self.spec }, ..self }
     }
 
-    /// With arguments that are no keys but decide on the node of a cluster.
+    /// Sets arguments that are no keys but select the node of a cluster.
     pub const fn routes(self, routes: &'static [KeySpec]) -> Self {
         Self { spec: Spec { routes, ..self.spec }, ..self }
     }
 
-    /// With channels that it sends to or subscribes to.
+    /// Sets the channels that it sends to or subscribes to.
     pub const fn channels(self, channels: Channels) -> Self {
         Self { spec: Spec { channels: Some(channels), ..self.spec }, ..self }
     }
 
-    /// For one that goes through the whole values of its keys, which may be too much for a worker.
+    /// Sets the weight of a command that visits the whole values of its keys, which may be too much for a worker.
     pub const fn weighs(self, weight: Weight) -> Self {
         Self { spec: Spec { weight, ..self.spec }, ..self }
     }
@@ -72,43 +72,43 @@ impl Defined {
         Self { spec: Spec { locks: Some(scope), ..self.spec }, ..self }
     }
 
-    /// Looks for the field or member that this argument names, under the key before it.
+    /// Sets the argument with the field or member to look up under the key before it.
     pub const fn element_at(self, element_at: usize) -> Self {
         Self { spec: Spec { element_at, ..self.spec }, ..self }
     }
 
-    /// Available since this version of Redis, and its complexity.
+    /// Sets the Redis version that introduced it, and its complexity.
     pub const fn since(self, since: &'static str, complexity: &'static str) -> Self {
         Self { spec: Spec { since, complexity, ..self.spec }, ..self }
     }
 
-    /// With the notation of its arguments, and one sentence.
+    /// Sets the syntax of its arguments, and a summary in one sentence.
     pub const fn doc(self, syntax: &'static str, summary: &'static str) -> Self {
         Self { spec: Spec { syntax, summary, ..self.spec }, ..self }
     }
 
-    /// With an example: calls after `> `, each followed by the lines of its reply. A test makes these calls in
-    /// both protocol versions, and looks for what they wrote after the server was killed.
+    /// Sets an example: calls after `> `, each followed by the lines of its reply. A test makes these calls in both
+    /// protocol versions, and checks their writes after the server was killed.
     pub const fn example(self, example: &'static str) -> Self {
         Self { spec: Spec { example, ..self.spec }, ..self }
     }
 
-    /// With access categories beyond those that follow from flags and group.
+    /// Adds access categories to those that follow from flags and group.
     pub const fn categories(self, categories: &'static [&'static str]) -> Self {
         Self { spec: Spec { categories, ..self.spec }, ..self }
     }
 
-    /// With advice for clients and proxies.
+    /// Sets the command tips for clients and proxies.
     pub const fn tips(self, tips: &'static [&'static str]) -> Self {
         Self { spec: Spec { tips, ..self.spec }, ..self }
     }
 
-    /// Deprecated since this version, in favour of what `replaced_by` says.
+    /// Marks it as deprecated since this version, with its replacement.
     pub const fn deprecated(self, since: &'static str, replaced_by: &'static str) -> Self {
         Self { spec: Spec { deprecated: Some((since, replaced_by)), ..self.spec }, ..self }
     }
 
-    /// The table of these commands, in the order in which they shall be listed.
+    /// Creates the table of these commands, in their listing order.
     pub fn table(all: impl IntoIterator<Item = &'static Self>) -> Table {
         let all: Vec<_> = all.into_iter().collect();
         let parts = all.iter().flat_map(|defined| defined.parts());
@@ -119,7 +119,7 @@ impl Defined {
     /// Adds it to a table while workers run; see [`Table::remove`].
     ///
     /// # Errors
-    /// If its name is taken, or none, or the table is full.
+    /// Fails if its name is taken or invalid, or the table is full.
     pub fn add_to(&'static self, table: &Table) -> Result<(), AddError> {
         let bodies = Bodies::of(table);
         table.add(self.described(), |command| {
@@ -128,7 +128,7 @@ impl Defined {
         })
     }
 
-    /// It and its subcommands.
+    /// Returns it and its subcommands.
     fn parts(&'static self) -> impl Iterator<Item = &'static Self> {
         iter::once(self).chain(self.subcommands)
     }

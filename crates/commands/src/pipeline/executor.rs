@@ -1,11 +1,13 @@
-//! Threads that execute one request at a time: [`Execution`] takes it through the stages once.
+//! Threads that execute one request at a time: [`Execution`] passes it through the stages once.
 //!
-//! [`Executor`] says how such threads differ. What interrupts a request is waited for in their own loops: `run` beside
-//! this file, and `long_commands` of the server.
+//! [`Executor`] says how such threads differ. They handle interrupts in their own loops: the file `run` next to this
+//! one, and `long_commands` of the server.
 
 use std::sync::Arc;
 
-use tierce_keyspace::{Origin, SHARD_PATIENCE, STREAM_NAME_LEN, ShardLocks, Source, StreamPlace};
+use tierce_keyspace::{
+    Origin, SHARD_PATIENCE, STREAM_NAME_LEN, ShardLocks, Source, StreamPosition,
+};
 use tierce_output::Output;
 use tierce_wire::resp::Args;
 
@@ -16,8 +18,8 @@ use crate::command::{Access, Command, Scope};
 use crate::error::Interrupt;
 use crate::kernel::Kernel;
 use crate::monitors;
+use crate::pipeline::admission::{Admission, Barred};
 use crate::pipeline::fetch;
-use crate::pipeline::gates::{Barred, Gates};
 use crate::pipeline::locking::held_by_program;
 use crate::pipeline::meter::{Meter, Timing, Words};
 use crate::pipeline::{
@@ -27,33 +29,33 @@ use crate::replica_level::ReplicaLevel;
 use crate::reply::Reply;
 use crate::slowlog;
 
-/// A transaction of no more brief requests of a primary is as brief: a worker waits for some ten microseconds at most.
+/// Upper bound of brief requests in a brief transaction of a primary: a worker waits some ten microseconds.
 const BRIEF_REQUESTS: usize = 16;
 
-/// The kind of thread that executes a request.
+/// Kind of thread that executes a request.
 #[derive(Clone, Copy)]
 pub enum Executor<'a> {
-    /// A program that embeds the kernel. It waits for shards without a limit, and for no key.
+    /// Program that embeds the kernel. It waits for shards without a limit, and for no key.
     Program,
-    /// The applier of a primary's stream. It waits in the same way, passes no gates, and notes its place in the stream
+    /// Applier of a primary's stream. It waits like a program, skips the admission checks, and logs its stream offset
     /// with each change.
     Primary {
-        /// The name of the stream.
+        /// Name of the stream.
         stream: [u8; STREAM_NAME_LEN],
-        /// Bytes of it that are known with this command.
+        /// Offset of the stream after this command.
         offset: u64,
     },
-    /// A thread for what takes long, beside workers that set aside requests for the shards that it holds.
-    Beside {
-        /// The client of a request that a worker has sent here, and has shown to monitors. It may wait for keys.
+    /// Thread for long work, next to workers, which defer requests for its locked shards.
+    LongThread {
+        /// Client of an offloaded request, which a worker has already shown to monitors. It may wait for keys.
         to: Option<&'a Destination>,
     },
-    /// A thread that must not wait at all.
+    /// Thread that must never wait.
     AtOnce,
 }
 
 impl<'a> Executor<'a> {
-    /// No locks yet, of the kind that it takes, for changes in the name of the caller.
+    /// Creates the shard locks of this kind of thread, for changes by the caller.
     pub fn locks<'k>(
         self,
         kernel: &'k Kernel,
@@ -62,7 +64,7 @@ impl<'a> Executor<'a> {
     ) -> ShardLocks<'k> {
         let keyspace = &kernel.keyspace;
         let mut locks = match self {
-            Self::Beside { .. } => keyspace.impatient_long_locks(SHARD_PATIENCE),
+            Self::LongThread { .. } => keyspace.impatient_long_locks(SHARD_PATIENCE),
             Self::Primary { .. } if may_take_long(command, caller) => keyspace.long_locks(),
             Self::Program | Self::Primary { .. } | Self::AtOnce => keyspace.locks(),
         };
@@ -70,7 +72,7 @@ impl<'a> Executor<'a> {
             Self::Program | Self::Primary { .. } => {
                 Origin { source: Source::Library, client: caller.client.id }
             }
-            Self::Beside { .. } | Self::AtOnce => caller.origin(),
+            Self::LongThread { .. } | Self::AtOnce => caller.origin(),
         });
         locks
     }
@@ -78,33 +80,33 @@ impl<'a> Executor<'a> {
     fn mode(self) -> Mode<'a> {
         match self {
             Self::Program | Self::Primary { .. } => Mode::Never,
-            Self::Beside { to } => Mode::Long { to },
+            Self::LongThread { to } => Mode::Long { to },
             Self::AtOnce => Mode::OfProgram,
         }
     }
 
-    /// False if this thread waits for the shards of clients that wait for keys it has changed, or leaves those that need
-    /// more than is free to others. A stream would wait without a limit.
+    /// Returns true if this thread never waits for the shards of blocked clients; it leaves those that need more to
+    /// others. An applier would wait without a limit.
     fn serves_at_once(self, kernel: &Kernel) -> bool {
         match self {
             Self::AtOnce => true,
             Self::Primary { .. } => kernel.offload.is_open(),
-            Self::Program | Self::Beside { .. } => false,
+            Self::Program | Self::LongThread { .. } => false,
         }
     }
 
-    fn passes_gates(self) -> bool {
+    fn passes_admission(self) -> bool {
         !matches!(self, Self::Primary { .. })
     }
 
-    /// True if all that it waits for comes, so that nothing interrupts what it executes.
+    /// Returns true if every wait of this thread succeeds, so that nothing interrupts its requests.
     fn waits_for_all(self) -> bool {
         matches!(self, Self::Program | Self::Primary { .. })
     }
 }
 
-/// True if workers must not wait for the shards that a call of a primary holds. To say so costs more than a brief
-/// command does.
+/// Returns true if workers must not wait for the shards that a primary's call locks. Marking them busy costs more
+/// than a brief command.
 fn may_take_long(command: &Command, caller: &Caller) -> bool {
     match &caller.transaction {
         Some(queued) if command.is_exec() => {
@@ -114,41 +116,41 @@ fn may_take_long(command: &Command, caller: &Caller) -> bool {
     }
 }
 
-/// A request, and who executes it.
+/// A request and its executing thread.
 pub struct Execution<'a, 'k> {
-    /// The turn of the thread.
+    /// Turn of the thread.
     pub turn: Turn<'k>,
     /// The command.
     pub command: &'k Command,
-    /// The arguments, with the name.
+    /// Arguments, with the name.
     pub args: Args<'a>,
     /// The thread.
     pub by: Executor<'a>,
 }
 
-/// The outcome of a request.
+/// Outcome of a request.
 pub enum Executed {
-    /// It is one of a transaction, to be kept for EXEC.
+    /// It was queued for EXEC.
     Queued,
     /// It has run.
     Ran {
-        /// The replicas that are to have its changes before its reply is sent.
+        /// Replicas that must have its changes before its reply is sent.
         level: Option<ReplicaLevel>,
-        /// It may have changed data of which neither a log nor a stream tells.
+        /// True if it may have changed data that are in no log or stream.
         is_unrecorded: bool,
     },
 }
 
-/// Why a request has not run. It has changed and replied nothing.
+/// Reason that a request has not run. It has changed and replied nothing.
 pub enum Stopped<'k> {
     /// The error is its reply.
     Refused(Refused<'k>),
-    /// It is to be tried again.
+    /// It is to run again.
     Interrupted(Interrupt),
 }
 
 impl<'k> Execution<'_, 'k> {
-    /// Takes the request through all stages. Nothing is locked behind it.
+    /// Passes the request through all stages. Nothing is locked afterwards.
     ///
     /// # Errors
     /// See [`Stopped`].
@@ -159,16 +161,16 @@ impl<'k> Execution<'_, 'k> {
         output: &mut Output,
     ) -> Result<Executed, Stopped<'k>> {
         let access = caller.access_of(self.command, self.args);
-        let is_under_way = access.passes_on() && self.by.passes_gates();
-        caller.passage = is_under_way.then(|| self.turn.kernel.passages.enter());
+        let is_under_way = access.passes_on() && self.by.passes_admission();
+        caller.in_flight = is_under_way.then(|| self.turn.kernel.in_flight_requests.enter());
         let begin = output.mark();
         let outcome = self.pass(caller, access, locks, output);
         locks.release();
         if matches!(outcome, Err(Stopped::Interrupted(_))) {
-            // A program that was taken back had replied.
+            // A program that was rolled back had replied.
             output.truncate(begin);
         }
-        caller.passage = None;
+        caller.in_flight = None;
         outcome
     }
 
@@ -180,17 +182,19 @@ impl<'k> Execution<'_, 'k> {
         output: &mut Output,
     ) -> Result<Executed, Stopped<'k>> {
         let Self { turn: Turn { kernel, now_ms, .. }, command, args, by } = *self;
-        let gates = Gates::read(kernel, caller, now_ms);
-        if by.passes_gates() {
-            gates.judge(kernel, caller, locks, command, args).map_err(|barred| match barred {
-                Barred::Refused(refused) => Stopped::Refused(refused),
-                Barred::Held(_) => Stopped::Interrupted(Interrupt::Gate),
-            })?;
+        let admission = Admission::read(kernel, caller, now_ms);
+        if by.passes_admission() {
+            admission.check(kernel, caller, locks, command, args).map_err(
+                |barred| match barred {
+                    Barred::Refused(refused) => Stopped::Refused(refused),
+                    Barred::Held(_) => Stopped::Interrupted(Interrupt::Admission),
+                },
+            )?;
         }
         if caller.is_in_transaction() && command.is_queued() {
             return Ok(Executed::Queued);
         }
-        let done = self.run_apart(caller, locks, output, gates.has_spilled);
+        let done = self.run_unlocked(caller, locks, output, admission.has_spilled);
         if let Err(interrupt) = done {
             debug_assert!(!by.waits_for_all(), "{} is interrupted", command.full_name);
             debug_assert_ne!(interrupt, Interrupt::Long, "{} is here already", command.full_name);
@@ -198,18 +202,18 @@ impl<'k> Execution<'_, 'k> {
             let error = kernel.busy_with_program(interrupt);
             return Err(error.map_or(Stopped::Interrupted(interrupt), stopped));
         }
-        // In the order of the changes. A worker has shown what it has sent here, but for EXEC, which is shown behind
-        // what it runs.
-        let is_shown = matches!(by, Executor::Beside { to: Some(_) }) && !command.is_exec();
-        if gates.watched && !is_shown {
+        // Monitors see calls in the order of the changes. A worker has shown an offloaded call already, but not EXEC,
+        // which is shown after its requests.
+        let is_shown = matches!(by, Executor::LongThread { to: Some(_) }) && !command.is_exec();
+        if admission.watched && !is_shown {
             monitors::show(kernel, command, caller, args);
         }
         let is_unrecorded = caller.has_written_unrecorded(kernel, access);
-        Ok(Executed::Ran { level: gates.level, is_unrecorded })
+        Ok(Executed::Ran { level: admission.level, is_unrecorded })
     }
 
-    /// Runs the request once what it needs is in memory, and with its place in the stream.
-    fn run_apart(
+    /// Fetches the needed values, then runs the request and logs its stream offset.
+    fn run_unlocked(
         &self,
         caller: &mut Caller,
         locks: &mut ShardLocks<'k>,
@@ -217,7 +221,7 @@ impl<'k> Execution<'_, 'k> {
         has_spilled: bool,
     ) -> Result<(), Interrupt> {
         let Self { turn: Turn { kernel, .. }, command, args, by } = *self;
-        if matches!(by, Executor::Beside { .. })
+        if matches!(by, Executor::LongThread { .. })
             && let Some(busy) = held_by_program(kernel, caller, command, args, SHARD_PATIENCE)
         {
             return Err(Interrupt::Busy(busy));
@@ -225,10 +229,10 @@ impl<'k> Execution<'_, 'k> {
         if has_spilled {
             self.fetch(caller, locks)?;
         }
-        let place = self.note_place(caller, locks);
+        let position = self.note_position(caller, locks);
         let done = self.run(caller, locks, output);
-        if let Some(place) = place {
-            self.log_place(place, caller, locks);
+        if let Some(position) = position {
+            self.log_position(position, caller, locks);
         }
         done
     }
@@ -244,20 +248,20 @@ impl<'k> Execution<'_, 'k> {
         fetch::read_all(locks, &reads, now_ms).and(added).map_err(Interrupt::Busy)
     }
 
-    /// A change by a command of a primary leads to its place in the stream. One that locks its shards one after the
-    /// other makes several records, of which the last one has to have the place: to do it twice does no harm.
-    fn note_place(&self, caller: &Caller, locks: &mut ShardLocks<'k>) -> Option<StreamPlace> {
+    /// Has the next change logged with its stream offset. A command that locks its shards one after the other makes
+    /// several records, and only the last one may have the offset. Repeating it does no harm.
+    fn note_position(&self, caller: &Caller, locks: &mut ShardLocks<'k>) -> Option<StreamPosition> {
         let Executor::Primary { stream, offset } = self.by else { return None };
-        let place = StreamPlace { stream, offset, db: caller.db };
+        let position = StreamPosition { stream, offset, db: caller.db };
         if !self.is_stepwise() {
-            locks.lead_to(place);
+            locks.lead_to(position);
         }
-        Some(place)
+        Some(position)
     }
 
-    fn log_place(&self, place: StreamPlace, caller: &Caller, locks: &mut ShardLocks<'k>) {
+    fn log_position(&self, position: StreamPosition, caller: &Caller, locks: &mut ShardLocks<'k>) {
         if self.is_stepwise() {
-            locks.move_to(Some(StreamPlace { db: caller.db, ..place }));
+            locks.move_to(Some(StreamPosition { db: caller.db, ..position }));
         }
         locks.release();
         locks.forget_lead();
@@ -267,10 +271,10 @@ impl<'k> Execution<'_, 'k> {
         matches!(self.command.spec.scope_of(self.args), Scope::Stepwise)
     }
 
-    /// Locks, runs, serves those who wait for what has changed, and accounts for it.
+    /// Locks, runs, serves the clients that wait for its changes, and accounts for it.
     ///
     /// # Errors
-    /// When it is to be tried again.
+    /// An interrupt, if it is to run again.
     pub fn run(
         &self,
         caller: &mut Caller,
@@ -310,14 +314,14 @@ impl<'k> Execution<'_, 'k> {
         let request = Request::new(caller, self.command, self.args, self.by.mode());
         let mut context = Context::new(self.turn, request, locks, reply);
         match self.by {
-            Executor::Beside { .. } => context.run_late(),
+            Executor::LongThread { .. } => context.run_late(),
             _ => context.run(),
         }
     }
 
     fn serve_ready(&self, locks: &mut ShardLocks<'k>, meter: &mut Meter<'k>) {
         let Turn { kernel, counters, now_ms, .. } = self.turn;
-        // Those who wait read as all clients do, also where the changes are made at a time that stands still.
+        // Waiting clients read at the present time, even if the time of the change stands still.
         let now_ms = if now_ms == STOPPED_MS { clock::unix_ms() } else { now_ms };
         let serving = match self.by.serves_at_once(kernel) {
             true => serve_at_once(kernel, locks, counters, now_ms),

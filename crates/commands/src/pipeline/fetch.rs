@@ -1,9 +1,9 @@
-//! Which spilled values a request needs.
+//! Values on disk that a request needs.
 //!
-//! A worker never waits for the disk. Before a request runs whose value is on disk, its connection is
-//! suspended; when the value has been read, the worker puts it into memory, and the request starts over.
-//! A pipeline has the values of all its requests fetched at the same time. If a value is spilled again
-//! several times before its request runs, the request reads it itself, which is slow and rare.
+//! A worker never waits for the disk. If a request needs a value on disk, its connection is suspended before. When
+//! the value has been read, the worker puts it into memory, and the request starts over. A pipeline has the values of
+//! all its requests fetched at the same time. If a value is spilled again several times before its request runs, the
+//! request reads it itself, which is slow and rare.
 
 use tierce_keyspace::{Busy, DbIndex, Fetched, ShardLocks};
 use tierce_storage::{ColdBuffer, ColdLocation};
@@ -11,8 +11,8 @@ use tierce_wire::resp::Args;
 
 use crate::command::{Command, Flags};
 
-/// The values of a batch are fetched together up to this number, and this many bytes; those of one
-/// request in any case.
+/// Upper bounds, in values and bytes, of the reads that a batch waits for together. The values of a single request
+/// are always read together.
 const PENDING_READS_MAX: usize = 256;
 const PENDING_BYTES_MAX: u64 = 4 << 20;
 
@@ -23,29 +23,29 @@ pub struct PendingRead {
     pub db: DbIndex,
     /// The key.
     pub key: Box<[u8]>,
-    /// Where the value is.
+    /// Location of the value.
     pub location: ColdLocation,
 }
 
 impl PendingRead {
-    /// Puts the value into memory, which was read as these bytes, if its key still has it there.
+    /// Puts the value, which was read as these bytes, into memory if its key still has it at this location.
     pub fn restore(&self, locks: &mut ShardLocks<'_>, bytes: &[u8], now_ms: i64) {
         let keyspace = locks.keyspace();
-        // What makes no sense the request will find out itself.
+        // The request itself reports invalid bytes.
         let Ok(value) = Fetched::new(bytes, keyspace) else { return };
         let key = keyspace.key(&self.key);
-        // A worker does not wait for it. If another thread holds the shard for long, the request will be set aside and
-        // fetch it again.
+        // A worker does not wait for the shard. If another thread has locked it for long, the request is deferred and
+        // fetches again.
         if locks.try_reach(key.hash()) {
             value.restore(&mut locks.db(self.db, key.hash(), now_ms), key, self.location);
         }
     }
 }
 
-/// Reads values and puts them into memory, one after the other, on this thread. It holds no shard meanwhile.
+/// Reads values and puts them into memory, one after the other, on this thread. No shard is locked during the reads.
 ///
 /// # Errors
-/// [`Busy`] if another thread holds the shard of one for long.
+/// [`Busy`] if another thread has locked a shard for long.
 pub(crate) fn read_all(
     locks: &mut ShardLocks<'_>,
     reads: &[PendingRead],
@@ -54,7 +54,7 @@ pub(crate) fn read_all(
     let Some(store) = locks.keyspace().cold_store() else { return Ok(()) };
     let mut buffer = ColdBuffer::default();
     for read in reads {
-        // What cannot be read the request will find out itself.
+        // The request itself reports a failed read.
         if let Ok(bytes) = store.read(read.location, &mut buffer) {
             locks.reach(locks.keyspace().hash(&read.key))?;
             read.restore(locks, bytes, now_ms);
@@ -64,7 +64,7 @@ pub(crate) fn read_all(
     Ok(())
 }
 
-/// Whether this many are enough for one wait.
+/// Returns true if this many reads are enough for one wait.
 pub fn is_enough(pending_reads: &[PendingRead]) -> bool {
     pending_reads.len() >= PENDING_READS_MAX
         || pending_reads.iter().map(|read| read.location.stored_len()).sum::<u64>()
@@ -74,7 +74,7 @@ pub fn is_enough(pending_reads: &[PendingRead]) -> bool {
 /// Adds the values on disk that a call of `command` needs.
 ///
 /// # Errors
-/// [`Busy`] if that is not known, because another thread holds a shard for long. The worker is woken when it is free.
+/// [`Busy`] if another thread has locked a shard for long. The worker is woken when the shard is free.
 pub fn add_pending_reads_of_call(
     locks: &mut ShardLocks<'_>,
     db: DbIndex,
@@ -97,14 +97,14 @@ pub fn add_pending_reads_of_call(
     Ok(())
 }
 
-/// As many reads before it are compared with a new one: to read a value twice is no fault, to compare each with all is.
+/// Earlier reads that a new one is compared with. Comparing all is slow; reading twice is harmless.
 const COMPARED: usize = 32;
 
-/// Adds the value of a key if it is on disk. A request whose shard is busy must not run before that is known: the shard
-/// may be free by then, and the worker would read the value itself, with the shard locked.
+/// Adds the value of a key if it is on disk. If the shard is busy, the request must not run: the shard may be free by
+/// then, and the worker would read the value itself, with the shard locked.
 ///
 /// # Errors
-/// [`Busy`], as there.
+/// [`Busy`], as [`add_pending_reads_of_call`].
 pub fn add_key(
     locks: &mut ShardLocks<'_>,
     db: DbIndex,
@@ -138,7 +138,7 @@ mod tests {
     const NOW_MS: i64 = 1_000_000;
     const DB: DbIndex = DbIndex::ZERO;
 
-    /// A keyspace of two keys in different shards, and their values, which are on disk.
+    /// Creates a keyspace of two keys in different shards, with their values on disk.
     fn spilled() -> (Keyspace, [PendingRead; 2]) {
         let keyspace = Keyspace::new(Options { shards: 2, ..Options::default() }).expect("options");
         let options = ColdOptions { segment_size_bytes: 1 << 16, open_files_max: 2 };
@@ -156,7 +156,7 @@ mod tests {
             set.expect("there is room");
         }
         let mut batch = SpillBatch::default();
-        // Each looks at one shard.
+        // Each call checks one shard.
         (0..10).for_each(|_| _ = gather_cold(&mut locks, &mut batch, NOW_MS));
         let store = keyspace.cold_store().expect("it was set");
         let places = store.write(batch.values(), Durable::Yes, Origin::Memory).expect("a disk");
@@ -175,7 +175,7 @@ mod tests {
         keyspace.locks().db(DB, key.hash(), NOW_MS).spilled_at(key).is_some()
     }
 
-    /// A program may hold it without end, and the worker serves others.
+    /// A program may keep it locked without end, and the worker serves others.
     #[test]
     fn a_worker_waits_for_no_shard_when_a_value_comes() {
         let (keyspace, [read, _]) = spilled();
@@ -187,7 +187,7 @@ mod tests {
         others.reach(keyspace.hash(&read.key)).expect("it waits");
         thread::scope(|scope| {
             scope.spawn(|| {
-                // Those of the thread that takes what was read.
+                // These are the locks of the thread that restores the value.
                 read.restore(&mut keyspace.locks(), bytes, NOW_MS);
                 done.send(()).expect("it is listened to");
             });
@@ -200,7 +200,7 @@ mod tests {
         assert!(!is_on_disk(&keyspace, &read));
     }
 
-    /// Else it would wait as long again for each of its values.
+    /// Otherwise it would wait this long for each of its values.
     #[test]
     fn a_thread_of_its_own_waits_for_one_shard_that_is_held() {
         let (keyspace, reads) = spilled();

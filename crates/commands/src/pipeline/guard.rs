@@ -1,4 +1,4 @@
-//! What a command sees of the data: databases in the shards that are locked for it.
+//! Access of a command to the data: databases in the locked shards.
 
 use std::sync::Arc;
 
@@ -9,11 +9,10 @@ use tierce_keyspace::{
     watch_key,
 };
 
-/// Databases, in the shards that a command has declared. It cannot lock, unlock or wait for any: that is
-/// done around it, by what its [`Scope`](crate::command::Scope) says.
+/// Databases in the shards that a command has declared. The guard itself neither locks, unlocks nor waits: the caller
+/// does so, according to the [`Scope`](crate::command::Scope).
 ///
-/// What concerns all shards goes through them one after the other, or, where they are all locked, finds
-/// them so.
+/// Operations on all shards lock them one after the other, or find them all locked.
 pub struct Guard<'a, 'k> {
     /// For the kernel alone.
     pub(super) locks: &'a mut ShardLocks<'k>,
@@ -22,7 +21,7 @@ pub struct Guard<'a, 'k> {
 }
 
 impl<'a, 'k> Guard<'a, 'k> {
-    /// Over shard locks that hold what a caller has locked for several commands, or locks for one.
+    /// Creates a guard over shards that the caller has locked for several commands, or locks for one.
     #[inline]
     pub fn new(locks: &'a mut ShardLocks<'k>) -> Self {
         Self {
@@ -32,7 +31,7 @@ impl<'a, 'k> Guard<'a, 'k> {
         }
     }
 
-    /// The database `db` as far as it is in the shard of `hash`.
+    /// Returns the part of database `db` in the shard of `hash`.
     #[inline]
     pub fn db(&mut self, db: DbIndex, hash: KeyHash, now_ms: i64) -> Db<'_> {
         #[cfg(debug_assertions)]
@@ -40,35 +39,35 @@ impl<'a, 'k> Guard<'a, 'k> {
         self.locks.db(db, hash, now_ms)
     }
 
-    /// The way to all shards, none of which is held: for what is not about keys but about all data. `None`
-    /// where shards are held for several commands: there is no such way then.
-    pub fn apart(&mut self) -> Option<&mut ShardLocks<'k>> {
+    /// Returns the unlocked shards, for operations on all data instead of keys. `None` if shards are locked for
+    /// several commands.
+    pub fn unlocked(&mut self) -> Option<&mut ShardLocks<'k>> {
         (!self.locks.is_within()).then_some(&mut *self.locks)
     }
 
-    /// Locks the shard of a key, in place of the one of the key before.
+    /// Locks the shard of a key, and unlocks that of the key before.
     ///
     /// # Errors
-    /// [`Busy`] if another thread holds it for long.
+    /// [`Busy`] if another thread has locked it for long.
     #[inline]
     pub fn reach(&mut self, hash: KeyHash) -> Result<(), Busy> {
         self.locks.reach(hash)
     }
 
-    /// Whether no shards are held for the command, so that it locks the one of each key that it opens.
+    /// Returns true if no shards are locked for the command, so that opening a key locks its shard.
     #[must_use]
     pub fn takes_turns(&self) -> bool {
         !self.locks.is_within()
     }
 
-    /// Unlocks the shard of the last key in that case, so that others may have their turn.
+    /// Unlocks the shard of the last key in that case, to let others in.
     pub fn end_turn(&mut self) {
-        if let Some(locks) = self.apart() {
+        if let Some(locks) = self.unlocked() {
             locks.release();
         }
     }
 
-    /// The keyspace.
+    /// Returns the keyspace.
     #[must_use]
     pub fn keyspace(&self) -> &'k Keyspace {
         self.locks.keyspace()
@@ -106,18 +105,17 @@ impl<'a, 'k> Guard<'a, 'k> {
         watch_key(self.locks, watch, db, key, now_ms);
     }
 
-    /// Remembers that a client reads a key; see [`remember_reader`].
+    /// Registers a client that reads a key; see [`remember_reader`].
     pub fn remember_reader(&mut self, db: DbIndex, key: Key<'_>, reader: u64, now_ms: i64) {
         remember_reader(self.locks, db, key, reader, now_ms);
     }
 
-    /// Has changes that follow told to clients that have begun to track keys; see
-    /// [`adopt_broadcast`].
+    /// Has later changes sent to clients that have begun to track keys; see [`adopt_broadcast`].
     pub fn adopt_broadcast(&mut self) {
         adopt_broadcast(self.locks);
     }
 
-    /// Another database is selected in the stream of a primary; see [`ShardLocks::select_in_lead`].
+    /// Selects another database in the stream of a primary; see [`ShardLocks::select_in_lead`].
     pub fn select_in_lead(&mut self, db: DbIndex) {
         self.locks.select_in_lead(db);
     }
@@ -127,23 +125,23 @@ impl<'a, 'k> Guard<'a, 'k> {
         unwatch(self.locks, watch);
     }
 
-    /// Delivers the events of what was done so far, ahead of a message; see [`deliver_events`].
+    /// Delivers the events so far, before a message; see [`deliver_events`].
     pub fn deliver_events(&mut self) {
         deliver_events(self.locks, usize::MAX);
     }
 
-    /// Whether the operations that follow count as uses of the keys they read or write.
+    /// Sets if later operations update the access times of keys.
     pub fn set_touch(&mut self, touch: Touch) {
         self.locks.set_touch(touch);
     }
 }
 
-/// For those whose scope is [`Stepwise`](crate::command::Scope::Stepwise) or all shards.
+/// For commands with the scope [`Stepwise`](crate::command::Scope::Stepwise) or with all shards.
 impl Guard<'_, '_> {
     /// Visits all keys of a database; see [`try_for_each_entry`].
     ///
     /// # Errors
-    /// [`Busy`] at a shard that another thread holds for long.
+    /// [`Busy`] if another thread has locked a shard for long.
     pub fn for_each(
         &mut self,
         db: DbIndex,
@@ -170,7 +168,7 @@ impl Guard<'_, '_> {
         try_scan(self.locks, db, cursor, count, now_ms, visit)
     }
 
-    /// Any key of a database; see [`try_random_key`].
+    /// Returns a random key of a database; see [`try_random_key`].
     ///
     /// # Errors
     /// As [`Guard::for_each`].
@@ -187,15 +185,15 @@ impl Guard<'_, '_> {
     /// Removes all keys of some databases; see [`try_flush_dbs`].
     ///
     /// # Errors
-    /// As [`Guard::for_each`], and those of `judge`.
+    /// As [`Guard::for_each`], and those of `check`.
     pub fn flush<E: From<Busy>>(
         &mut self,
         dbs: impl IntoIterator<Item = DbIndex>,
         freeing: Freeing,
-        judge: impl FnOnce() -> Result<(), E>,
+        check: impl FnOnce() -> Result<(), E>,
     ) -> Result<u64, E> {
         self.check_all();
-        try_flush_dbs(self.locks, dbs, freeing, judge)
+        try_flush_dbs(self.locks, dbs, freeing, check)
     }
 
     /// Exchanges two databases; see [`swap_dbs`].
@@ -204,18 +202,18 @@ impl Guard<'_, '_> {
         swap_dbs(self.locks, a, b, now_ms);
     }
 
-    /// Changes libraries of functions or scripts by name, with all shards locked.
+    /// Changes libraries of functions or named scripts, with all shards locked.
     ///
     /// # Errors
-    /// As [`Guard::for_each`], and those of `judge`. Nothing has changed then.
+    /// As [`Guard::for_each`], and those of `check`. Nothing has changed then.
     pub fn change_code<R, E: From<Busy>>(
         &mut self,
-        judge: impl FnOnce() -> Result<(), E>,
+        check: impl FnOnce() -> Result<(), E>,
         change: impl FnOnce(&mut CodeEditor<'_, '_>) -> R,
     ) -> Result<R, E> {
         self.check_all();
         let mut editor = CodeEditor::try_lock(self.locks)?;
-        judge()?;
+        check()?;
         Ok(change(&mut editor))
     }
 

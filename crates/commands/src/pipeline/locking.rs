@@ -1,12 +1,13 @@
-//! Locks what a command has declared, and then runs it: [`Bodies`] has what runs the commands of a table, by their
-//! identities, as the facts about a command know nothing of it.
+//! Locks what a command has declared, and then runs it. [`Bodies`] has the functions of the commands of a table, by
+//! their identities, since the facts about a command do not include them.
 //!
-//! [`way_in`] chooses how once, when the table is made. A command with a single key needs nothing: a worker has locked its
-//! shard before, which stays locked while the next requests go there as well, and elsewhere opening the key locks it.
+//! [`way_in`] chooses the locking once, when the table is made. A command with a single key needs none: a worker has
+//! already locked its shard, and keeps it locked for later requests there. On other threads, opening the key locks
+//! it.
 //!
-//! **Invariant:** where much time may pass between the gates and the locks, on a thread for long commands and when a
-//! client is served that has waited, a command that writes passes the gates again with its keys locked, before it
-//! changes anything.
+//! **Invariant:** much time may pass between the admission and the locks: on a thread for long commands, and when a
+//! waiting client is served. A command that writes is then checked again with its keys locked, before it changes
+//! anything.
 
 use std::sync::OnceLock;
 use std::time::Duration;
@@ -24,19 +25,19 @@ use crate::transaction::Needs;
 use tierce_keyspace::{Busy, KeyHash, MultiShardGuard, ShardLocks};
 use tierce_wire::resp::Args;
 
-/// The bodies of all commands of a table.
+/// Functions of all commands of a table.
 pub struct Bodies {
     built_in: Box<[Ways]>,
-    /// Of commands that are added, in the order of their identities.
+    /// Of added commands, in the order of their identities.
     added: Box<[OnceLock<Ways>]>,
 }
 
-/// Ways to run a command.
+/// Functions that run a command.
 #[derive(Clone, Copy)]
 pub(super) struct Ways {
-    /// Locks what its scope says and runs it.
+    /// Locks the shards of its scope and runs it.
     pub(super) enter: Handler,
-    /// The body alone.
+    /// Runs the body alone.
     pub(super) run: Handler,
 }
 
@@ -47,20 +48,20 @@ impl Ways {
 }
 
 impl Bodies {
-    /// Those of these commands and subcommands, in the order of their identities.
+    /// Creates those of these commands and subcommands, in the order of their identities.
     pub(super) fn new<'s>(all: impl Iterator<Item = (&'s Spec, Handler)>) -> Self {
         let added = (0..ADDED_MAX).map(|_| OnceLock::new()).collect();
         Self { built_in: all.map(Ways::of).collect(), added }
     }
 
-    /// Those of a table that was made here.
+    /// Returns those of a table, which must be made by this crate.
     #[inline]
     #[must_use]
     pub fn of(table: &Table) -> &Self {
         table.bodies.downcast_ref().expect("the table was made here")
     }
 
-    /// Gives an added command or subcommand its body.
+    /// Binds an added command or subcommand to its body.
     pub(super) fn bind(&self, command: &Command, run: Handler) {
         self.added[self.added_at(command)].get_or_init(|| Ways::of((command.spec, run)));
     }
@@ -83,7 +84,7 @@ impl Bodies {
     }
 }
 
-/// What the body of a command is entered by.
+/// Returns the function that locks for a body and enters it.
 fn way_in(spec: &Spec, run: Handler) -> Handler {
     match spec.scope() {
         // The guard takes one shard after the other, or finds all of them locked.
@@ -93,15 +94,15 @@ fn way_in(spec: &Spec, run: Handler) -> Handler {
         Scope::Keys if spec.has_one_key() && spec.weight == Weight::Light => run,
         Scope::Keys if spec.has_one_key() => body,
         Scope::Keys => with_keys,
-        Scope::Apart => apart,
+        Scope::Unlocked => unlocked,
         Scope::All => with_all,
         Scope::AllInTurns => all_in_turns,
         Scope::OfCall(_) => as_the_call_says,
     }
 }
 
-/// A program shows its call to monitors once it is certain that it has run, before its own calls. One that has not run
-/// is shown as well.
+/// Runs a program. Its call is shown to monitors before its own calls, once it is certain that it has run. A program
+/// that failed to run is shown as well.
 fn program(ctx: &mut Context<'_, '_>) -> Done {
     let done = ctx.run_body();
     if let Err(error) = &done
@@ -113,10 +114,10 @@ fn program(ctx: &mut Context<'_, '_>) -> Done {
     done
 }
 
-/// The body, behind what its values weigh.
+/// Runs the body after weighing its values.
 fn body(ctx: &mut Context<'_, '_>) -> Done {
     weigh_values(ctx)?;
-    ctx.judge_again()()?;
+    ctx.check_again()()?;
     ctx.run_body()
 }
 
@@ -137,7 +138,7 @@ fn with_all(ctx: &mut Context<'_, '_>) -> Done {
     ctx.within(ctx.hashed, ShardLocks::try_lock_all, body)?
 }
 
-/// The body locks the keys itself, or finds them locked: see `copies`.
+/// Lets the body lock the keys, or locks them first: see `copies`.
 fn in_turns(ctx: &mut Context<'_, '_>) -> Done {
     match ctx.command.spec {
         _ if ctx.locks_in_turns() => ctx.run_body(),
@@ -146,14 +147,14 @@ fn in_turns(ctx: &mut Context<'_, '_>) -> Done {
     }
 }
 
-/// The same with all keys that there are.
+/// Does the same for a command that may need all keys.
 fn all_in_turns(ctx: &mut Context<'_, '_>) -> Done {
     if ctx.locks_in_turns() { ctx.run_body() } else { with_all(ctx) }
 }
 
-/// The shard of the request before is unlocked first; those that a guard around it holds stay locked.
-fn apart(ctx: &mut Context<'_, '_>) -> Done {
-    if let Some(locks) = ctx.apart() {
+/// Runs the body with its previous shard unlocked. Shards of an enclosing guard stay locked.
+fn unlocked(ctx: &mut Context<'_, '_>) -> Done {
+    if let Some(locks) = ctx.unlocked() {
         locks.release();
     }
     ctx.run_body()
@@ -163,7 +164,7 @@ fn as_the_call_says(ctx: &mut Context<'_, '_>) -> Done {
     match ctx.command.spec.scope_of(ctx.call.args()) {
         Scope::Nothing | Scope::Stepwise | Scope::Program | Scope::OfCall(_) => ctx.run_body(),
         Scope::InTurns => in_turns(ctx),
-        Scope::Apart => apart(ctx),
+        Scope::Unlocked => unlocked(ctx),
         Scope::Keys => with_keys(ctx),
         Scope::All => with_all(ctx),
         Scope::AllInTurns => all_in_turns(ctx),
@@ -171,15 +172,15 @@ fn as_the_call_says(ctx: &mut Context<'_, '_>) -> Done {
 }
 
 impl<'k> Context<'_, 'k> {
-    /// The way to all shards, none of which is held: for the few commands that are not about keys but
-    /// about all data, such as SAVE. `None` inside of a guard, where there is no such way.
-    pub fn apart(&mut self) -> Option<&mut ShardLocks<'k>> {
-        self.guard.apart()
+    /// Returns the unlocked shards, for the few commands on all data instead of keys, such as SAVE. `None` inside a
+    /// guard that holds shards for several commands.
+    pub fn unlocked(&mut self) -> Option<&mut ShardLocks<'k>> {
+        self.guard.unlocked()
     }
 
-    /// Whether a call of the command may be entered: always outside of a guard that holds shards for
-    /// several commands, and inside of one if what it has declared is locked. To be asked by callers that run
-    /// commands inside of a guard; to enter one that is not covered panics.
+    /// Returns true if a call of the command may be entered: always outside a guard for several commands; inside one,
+    /// if the declared shards are locked. Callers inside a guard must check this first, since entering a call that is
+    /// not covered panics.
     #[must_use]
     pub fn covers(&self) -> bool {
         let (args, locks) = (self.call.args(), &*self.guard.locks);
@@ -188,60 +189,59 @@ impl<'k> Context<'_, 'k> {
         keys.map_or_else(|| locks.covers_all(), |mut keys| keys.all(covers))
     }
 
-    /// Whether the command runs inside of a guard that holds shards for several.
+    /// Returns true if the command runs inside a guard for several commands.
     #[must_use]
     pub fn is_within(&self) -> bool {
         self.guard.locks.is_within()
     }
 
-    /// Holds the role still for as long as the result lives, for what changes it; see
-    /// [`Role::hold_still`](crate::replication::role::Role::hold_still). `None` inside of a transaction, which has held
-    /// it since before it locked its shards.
+    /// Freezes the role while the result lives, to change it; see
+    /// [`Role::hold_still`](crate::replication::role::Role::hold_still). `None` inside a transaction, which has
+    /// frozen it before it locked its shards.
     ///
     /// # Errors
-    /// An interrupt when another thread has held it for long.
+    /// An interrupt if another thread has frozen it for long.
     pub(crate) fn hold_role_still(&mut self) -> Result<Option<MutexGuard<'k, ()>>, CommandError> {
-        let Some(locks) = self.apart() else { return Ok(None) };
-        // The shard of the request before, for which the one that holds the role may wait.
+        let Some(locks) = self.unlocked() else { return Ok(None) };
+        // The thread that has frozen the role may wait for the shard of the previous request.
         locks.release();
         let role = &self.kernel.role;
         let still = match self.mode {
-            // Of a program that embeds the kernel, on a thread of its own.
+            // For a program that embeds the kernel, on a thread of its own.
             Mode::Never => Some(role.hold_still()),
             _ => role.try_hold_still(),
         };
         still.map(Some).ok_or(Interrupt::Role.into())
     }
 
-    /// Looks at the gates once more, to be called with the keys locked where much time may have passed since the
-    /// command was judged. It has changed nothing yet, and replied nothing. What is called fails with an interrupt when
-    /// one has closed, or when its client has gone.
+    /// Returns a second admission check, for a command that was admitted long ago. Call it with the keys locked,
+    /// before anything is changed or replied. It fails with an interrupt if the command is no longer admitted, or its
+    /// client has gone.
     #[inline]
-    pub(crate) fn judge_again(&self) -> impl FnOnce() -> Done + use<'k> {
-        self.judge_again_as(Access::of(self.command.spec))
+    pub(crate) fn check_again(&self) -> impl FnOnce() -> Done + use<'k> {
+        self.check_again_as(Access::of(self.command.spec))
     }
 
-    /// The same for what does not have the access of its command.
+    /// Does the same for another access than that of the command.
     #[inline]
-    pub(crate) fn judge_again_as(&self, access: Access) -> impl FnOnce() -> Done + use<'k> {
+    pub(crate) fn check_again_as(&self, access: Access) -> impl FnOnce() -> Done + use<'k> {
         let (kernel, comes_late) = (self.kernel, self.mode.comes_late());
         let is_in_vain = self.mode.is_in_vain();
         let level = if comes_late { self.caller.replica_level(kernel) } else { None };
         move || match comes_late && (is_in_vain || kernel.has_closed(access, level)) {
-            true => Err(Interrupt::Gate.into()),
+            true => Err(Interrupt::Admission.into()),
             false => Ok(()),
         }
     }
 
-    /// For a command that comes late, and whose body locks the key: it is locked, so that the body finds it so, and the
-    /// command is judged again.
+    /// Locks the key of a late command whose body would lock it, and checks the command again.
     pub(super) fn lock_late(&mut self) -> Done {
         let spec = self.command.spec;
         if matches!(spec.scope_of(self.call.args()), Scope::Keys) && spec.has_one_key() {
             spec.key_indexes(self.call.args())
                 .try_for_each(|index| self.reach(self.call.args().at(index)))?;
             self.now_ms = renewed(self.now_ms);
-            self.judge_again()()?;
+            self.check_again()()?;
         }
         Ok(())
     }
@@ -250,15 +250,15 @@ impl<'k> Context<'_, 'k> {
         declared_keys(self.kernel, self.command, self.call.args())
     }
 
-    /// Locks the shard of a key, for a command that is not known to need it before it runs.
+    /// Locks the shard of a key that the command could not declare.
     ///
     /// # Errors
-    /// When another thread holds the shard for long.
+    /// Fails if another thread holds the shard for long.
     pub fn reach(&mut self, key: &[u8]) -> Result<(), CommandError> {
         Ok(self.guard.locks.reach(self.kernel.keyspace.hash(key))?)
     }
 
-    /// Runs `body` with what `lock` locks, and these keys hashed.
+    /// Calls `body` with the shards locked by `lock`, and these keys hashed.
     pub(super) fn within<R>(
         &mut self,
         hashed: &[(&[u8], KeyHash)],
@@ -285,8 +285,8 @@ fn declared_keys(kernel: &Kernel, command: &Command, args: Args<'_>) -> Vec<KeyH
     keys.map(|index| kernel.keyspace.hash(&args[index])).collect()
 }
 
-/// A shard that the call has declared and a program has held for so long, if there is one: to wait for it may be to wait
-/// without end.
+/// Returns a declared shard of the call that a program has held for at least this time. Waiting for it might never
+/// end.
 #[must_use]
 pub(super) fn held_by_program(
     kernel: &Kernel,
@@ -307,7 +307,7 @@ pub(super) fn held_by_program(
             Needs::All => any(),
             Needs::Keys(keys) => one_of(keys),
         },
-        (_, Scope::Nothing | Scope::Apart) => None,
+        (_, Scope::Nothing | Scope::Unlocked) => None,
         (_, Scope::Keys | Scope::InTurns | Scope::Program) => {
             one_of(&declared_keys(kernel, command, args))
         }

@@ -1,10 +1,9 @@
-//! How long commands take: counters, histograms, slow log and latency monitor. Requests of all protocols are
-//! accounted for here, and the calls of a program that embeds the kernel.
+//! Timing of commands: counters, histograms, slow log and latency monitor. Requests of all protocols are accounted
+//! for here, and the calls of a program that embeds the kernel.
 //!
-//! Reading the clock costs about as much as a small command, so short commands of one batch are
-//! timed as a run, and each is counted with its share. Other commands are timed one by one, and so
-//! are all commands when the slow log or the latency monitor needs times more exact than those of a
-//! run.
+//! Reading the clock costs about as much as a small command. So short commands of one batch are timed together as a
+//! run, and each is counted with its share. Other commands are timed one by one. All commands are timed one by one
+//! when the slow log or the latency monitor needs more exact times.
 
 use parking_lot::Mutex;
 
@@ -16,20 +15,20 @@ use crate::latency::LatencyMonitor;
 use crate::slowlog::{self, SlowLog};
 use crate::stats::{Counters, Stat};
 
-/// Different commands in a run; one more ends it.
+/// Maximum number of different commands in a run.
 const KINDS_MAX: usize = 4;
-/// Calls in a run. One that took longer than `slowlog-log-slower-than` is logged as a whole.
+/// Maximum number of calls in a run. A run longer than `slowlog-log-slower-than` is logged as a whole.
 const CALLS_MAX: u16 = 64;
 
-/// What the accounts know of a call: of a command, or of a request of another protocol.
+/// Facts about a call for the statistics: of a command, or of a request of another protocol.
 pub trait Accounted {
-    /// What it is counted as.
+    /// Identity for the counters.
     fn id(&self) -> CommandId;
-    /// Takes so little time that it is timed together with its neighbours.
+    /// Returns true if the call is so short that it is timed in a run.
     fn is_brief(&self) -> bool;
-    /// What it is called for the latency monitor: a `fast-command`, or a `command`.
+    /// Returns true for a `fast-command` of the latency monitor, false for a `command`.
     fn is_fast(&self) -> bool;
-    /// Whether the slow log may have it.
+    /// Returns true if the call may appear in the slow log.
     fn is_logged(&self) -> bool;
 }
 
@@ -77,34 +76,34 @@ impl Accounted for Operation {
     }
 }
 
-/// The words of a call as the slow log keeps them; see [`slowlog::shorten`].
+/// Words of a call as the slow log keeps them; see [`slowlog::shorten`].
 pub type Words = Vec<Vec<u8>>;
 
-/// The accounts of one batch.
+/// Timing of one batch.
 pub struct Meter<'k> {
     kernel: &'k Kernel,
     counters: &'k Counters,
-    /// Gets slow calls and spikes in place of the kernel.
+    /// Receives slow calls and spikes instead of the kernel.
     aside: Option<&'k Noted>,
-    /// When the run, or the command that is timed alone, began.
+    /// Start of the run, or of the command that is timed alone.
     since_nanos: u64,
-    /// A run has begun.
+    /// True after the start of a run.
     runs: bool,
-    /// The kind of the last call of the run.
+    /// Kind of the last call of the run.
     latest: CommandId,
-    /// The kinds that came before the latest one, each with its calls: in most runs there are none. A call of the latest
-    /// kind is added when the next kind comes.
+    /// Earlier kinds of the run with their numbers of calls; most runs have none. Calls of the latest kind are added
+    /// when the next kind comes.
     kinds: [(CommandId, u16); KINDS_MAX],
     kinds_len: u16,
     /// Calls that may still join the run; 0 if none has begun.
     room: u16,
-    /// The same when the latest kind came.
+    /// Value of `room` when the latest kind began.
     room_before: u16,
     commands: u64,
     thresholds: Thresholds,
 }
 
-/// Slow calls and spikes of a program that may begin again.
+/// Slow calls and spikes of a program that may start again.
 #[derive(Default)]
 pub struct Noted {
     /// Slow calls.
@@ -113,20 +112,20 @@ pub struct Noted {
     pub latency: Mutex<LatencyMonitor>,
 }
 
-/// Durations from which on something is noted, as they are configured.
+/// Configured thresholds of durations to record.
 #[derive(Clone, Copy)]
 struct Thresholds {
-    /// Negative for never.
+    /// Negative to disable.
     slow_micros: i64,
-    /// 0 for never.
+    /// 0 to disable.
     spike_ms: u64,
-    /// Every command is timed alone.
+    /// True if every command is timed alone.
     exact: bool,
 }
 
 impl Thresholds {
-    /// A run of fast commands does not take this long unless something is wrong, so a slow log
-    /// that asks for less wants single commands timed.
+    /// A run of fast commands does not take this long unless something is wrong. For a lower threshold of the slow
+    /// log, commands are timed alone.
     const RUN_MICROS: i64 = 1000;
 
     #[inline]
@@ -140,7 +139,7 @@ impl Thresholds {
     }
 }
 
-/// How a command is being timed.
+/// Timing of a command.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub enum Timing {
     /// Together with its neighbours.
@@ -150,7 +149,7 @@ pub enum Timing {
 }
 
 impl<'k> Meter<'k> {
-    /// Starts one that notes slow calls and spikes aside.
+    /// Starts a meter that records slow calls and spikes in `noted`.
     pub fn start_aside(kernel: &'k Kernel, counters: &'k Counters, noted: &'k Noted) -> Self {
         Self { aside: Some(noted), ..Self::start(kernel, counters) }
     }
@@ -174,12 +173,12 @@ impl<'k> Meter<'k> {
         }
     }
 
-    /// Looks at the thresholds again, which the command that is running may have changed.
+    /// Reads the thresholds again, which the running command may have changed.
     pub fn look_again(&mut self) {
         self.thresholds = Thresholds::of(self.kernel);
     }
 
-    /// Called before a call runs. If it ends a run, `last` are the words of the call before.
+    /// Begins a call. If this ends a run, `last` returns the words of the call before.
     #[inline]
     pub fn begin(
         &mut self,
@@ -194,7 +193,7 @@ impl<'k> Meter<'k> {
         self.enter(call)
     }
 
-    /// Begins a call that ends no run; `None` for one that does.
+    /// Begins a call in the current run; `None` if the call would end it.
     #[inline]
     pub fn begin_within(&mut self, call: &impl Accounted) -> Option<Timing> {
         // Most calls are of the same kind as the one before.
@@ -205,7 +204,7 @@ impl<'k> Meter<'k> {
         if self.must_end_run(call) { None } else { Some(self.enter(call)) }
     }
 
-    /// Whether the run has to be booked before this call, which does not continue it, is entered.
+    /// Returns true if the run must be booked before this call.
     #[inline]
     fn must_end_run(&self, call: &impl Accounted) -> bool {
         self.runs && (self.room == 0 || self.is_alone(call) || !self.has_room_for(call.id()))
@@ -216,24 +215,24 @@ impl<'k> Meter<'k> {
         self.thresholds.exact || !call.is_brief()
     }
 
-    /// True if the kind may be entered beside the latest one and those before.
+    /// Returns true if there is room for this kind in addition to the others.
     fn has_room_for(&self, id: CommandId) -> bool {
-        let places_for_latest = usize::from(self.place_of(self.latest).is_none());
-        usize::from(self.kinds_len) + places_for_latest < KINDS_MAX || self.place_of(id).is_some()
+        let places_for_latest = usize::from(self.index_of(self.latest).is_none());
+        usize::from(self.kinds_len) + places_for_latest < KINDS_MAX || self.index_of(id).is_some()
     }
 
-    /// The kinds that are entered, each with its calls.
+    /// Returns the recorded kinds, each with its calls.
     #[inline]
     fn kinds(&self) -> &[(CommandId, u16)] {
         &self.kinds[..usize::from(self.kinds_len)]
     }
 
     #[inline]
-    fn place_of(&self, id: CommandId) -> Option<u16> {
+    fn index_of(&self, id: CommandId) -> Option<u16> {
         self.kinds().iter().position(|(kind, _)| *kind == id).map(|place| place as u16)
     }
 
-    /// Enters a call of another kind, for which there is room, or the first one of a run.
+    /// Records a call of another kind, for which there is room, or the first call of a run.
     #[inline]
     fn enter(&mut self, call: &impl Accounted) -> Timing {
         if self.is_alone(call) {
@@ -249,10 +248,10 @@ impl<'k> Meter<'k> {
         Timing::Run
     }
 
-    /// Adds the calls of the latest kind to those of its kind before.
+    /// Adds the calls of the latest kind to its entry.
     #[inline(never)]
     fn note_latest(&mut self) {
-        let place = self.place_of(self.latest).unwrap_or_else(|| {
+        let place = self.index_of(self.latest).unwrap_or_else(|| {
             self.kinds[usize::from(self.kinds_len)] = (self.latest, 0);
             self.kinds_len += 1;
             self.kinds_len - 1
@@ -261,7 +260,7 @@ impl<'k> Meter<'k> {
         self.room_before = self.room;
     }
 
-    /// Called in place of [`Meter::end`] when the call that was begun last is to be run again, or was refused.
+    /// Replaces [`Meter::end`] for a call that is to run again, or was refused.
     pub fn take_back(&mut self, timing: Timing) {
         if timing == Timing::Run {
             self.room += 1;
@@ -271,12 +270,12 @@ impl<'k> Meter<'k> {
         }
     }
 
-    /// Nothing has run that is not booked.
+    /// Starts empty, with no unbooked call.
     fn begin_run(&mut self) {
         (self.runs, self.kinds_len, self.room, self.room_before) = (false, 0, 0, 0);
     }
 
-    /// Called after a call, whose words these are.
+    /// Ends a call. `words` returns its words.
     #[inline]
     pub fn end(
         &mut self,
@@ -298,13 +297,13 @@ impl<'k> Meter<'k> {
         }
     }
 
-    /// In place of [`Meter::end`], for a call that was timed alone and whose client waits for keys now: it is in the
+    /// Replaces [`Meter::end`] for a call that was timed alone and whose client now waits for keys. It enters the
     /// slow log when it is served.
     pub fn end_blocked(&mut self, call: &impl Accounted, client: &Client) {
         self.book(call, client);
     }
 
-    /// Adds up what a call has taken that was timed alone.
+    /// Books a call that was timed alone.
     fn book(&mut self, call: &impl Accounted, client: &Client) -> u64 {
         let nanos = self.lap();
         self.commands += 1;
@@ -318,22 +317,22 @@ impl<'k> Meter<'k> {
         self.since_nanos += nanos;
     }
 
-    /// Books that a client was served that has waited for keys. The call itself was counted when it began.
+    /// Books the service of a client that has waited for keys. The call itself was counted when it began.
     pub fn served(&self, call: &Command, client: &Client, words: impl FnOnce() -> Words) {
         let nanos = (self.kernel.nanos)().saturating_sub(self.since_nanos);
         self.counters.ran(call.id, 0, nanos);
         self.note_as("command-unblocking", nanos, 1, client, words);
     }
 
-    /// The clock as it was read last: when the last command that was timed alone ended, or a run, or when the batch
-    /// began.
+    /// Returns the last reading of the clock: at the end of the last run or single command, or at the begin of the
+    /// batch.
     #[must_use]
     #[inline]
     pub fn read_nanos(&self) -> u64 {
         self.since_nanos
     }
 
-    /// Nanoseconds since the last lap.
+    /// Returns the nanoseconds since the last lap.
     #[inline]
     fn lap(&mut self) -> u64 {
         let now_nanos = (self.kernel.nanos)();
@@ -342,7 +341,7 @@ impl<'k> Meter<'k> {
         nanos
     }
 
-    /// Books the run, if there is one, whose last call has the words `last`.
+    /// Books the run, if there is one. `last` returns the words of its last call.
     fn end_run(&mut self, client: &Client, last: impl FnOnce() -> Words) {
         if !self.runs {
             return;
@@ -363,7 +362,7 @@ impl<'k> Meter<'k> {
         self.note(nanos, calls, true, client, last);
     }
 
-    /// Ends the batch, whose last call has the words `last`.
+    /// Ends the batch. `last` returns the words of its last call.
     #[inline]
     pub fn finish(&mut self, client: &Client, last: impl FnOnce() -> Words) {
         if self.runs {
@@ -373,7 +372,7 @@ impl<'k> Meter<'k> {
         self.counters.add(Stat::Commands, self.commands);
     }
 
-    /// Looks whether something took too long.
+    /// Records a call that took too long.
     #[inline]
     fn note(
         &self,

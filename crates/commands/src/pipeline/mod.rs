@@ -1,28 +1,29 @@
-//! The stages that a request passes, from its words to its reply, each written once for all callers.
+//! The stages of a request, from its words to its reply. Each stage is written once for all callers.
 //!
-//! In the order in which a request meets them:
+//! The stages in the order in which a request passes them:
 //!
 //! | stage | file | |
 //! |---|---|---|
 //! | plan | [`plan`] | finds the command, and hashes the key, of each request of a batch |
-//! | gates | [`gates`] | may it run now: pause, memory, the log, the role; `redirect` says where else |
-//! | admit | `admit` | asked by gates that are not open to all: may this client say it |
-//! | fetch | [`fetch`] | reads values from disk that it needs, while nothing is locked |
+//! | admission | [`admission`] | checks if it may run now: pause, memory, the log, the role; `redirect` names the primary |
+//! | admit | `admit` | checks if this client may make the call, unless all may |
+//! | fetch | [`fetch`] | reads the values that it needs from disk, while nothing is locked |
 //! | account | [`meter`] | times it: commandstats, the slow log, latency |
-//! | context | `context`, `request` | all that the command may touch, made of a turn of a thread and a request |
-//! | lock | `locking` | finds what runs the command, and locks the keys that it declares; `guard` gives access to them |
-//! | weigh | `weigh` | keeps from a worker what takes long there; `copies` computes from copies elsewhere |
+//! | context | `context`, `request` | combines a turn of a thread and a request into all that a command may touch |
+//! | lock | `locking` | finds the function of the command, and locks the declared keys; `guard` gives access to them |
+//! | weigh | `weigh` | keeps long work from workers; `copies` computes from copies on another thread |
 //! | run | `body`, `defined` | calls the function of the command with its arguments |
-//! | within | `within`, `transaction`, `program` | EXEC and scripts run others within one guard |
-//! | wait | [`blocking`], `mode` | a command that waits for keys or replicas, and clients that get their reply later |
-//! | serve | `serve` | serves those that wait for what it has changed |
-//! | acknowledge | `acknowledge` | what has to be confirmed before the reply leaves |
-//! | quiet | `quiet` | what waits until nothing is under way that passed the gates before it |
+//! | within | `within`, `transaction`, `program` | runs the calls of EXEC and of scripts under one guard |
+//! | wait | [`blocking`], `mode` | blocks clients until keys change or replicas confirm |
+//! | serve | `serve` | serves the clients that wait for the changed keys |
+//! | acknowledge | `acknowledge` | decides which confirmations a reply needs before it is sent |
+//! | quiet | `quiet` | waits until no request admitted earlier is in progress |
 //!
-//! Workers go through them in batches (`server/src/batch`). On all other threads, `executor` takes one request through
-//! them; `run` is the whole way for callers that have no worker.
+//! Workers pass batches through these stages (`server/src/batch`). On all other threads, `executor` passes one
+//! request through them. `run` does the whole way for callers that have no worker.
 
 mod acknowledge;
+pub mod admission;
 mod admit;
 pub mod blocking;
 mod body;
@@ -33,7 +34,6 @@ mod declared;
 mod defined;
 mod executor;
 pub mod fetch;
-pub mod gates;
 mod guard;
 mod locking;
 pub mod meter;

@@ -1,4 +1,4 @@
-//! Whether a command may wait for keys.
+//! The mode of a call: may it wait for keys, and on which thread does it run.
 
 use std::sync::Arc;
 
@@ -6,35 +6,35 @@ use crate::answer::Destination;
 use crate::clients::Client;
 use crate::error::CommandError;
 
-/// Whether a command may wait.
+/// Mode of a call.
 #[derive(Clone, Copy)]
 pub enum Mode<'a> {
-    /// It may: a client has sent it, and it runs on the client's worker, where it must not take long.
+    /// A client has sent it. It may wait for keys. It runs on the client's worker, so it must not take long.
     Client,
-    /// The same, but its connection goes on, and this client gets the reply if that comes later.
+    /// As [`Mode::Client`], but the connection goes on, and `to` gets the reply if that comes later.
     NonBlocking {
-        /// The client.
+        /// Client that gets the result.
         to: &'a Arc<Client>,
-        /// The name of the command.
+        /// Name of the command.
         name: &'static str,
     },
-    /// It is run in the name of a client that waits already.
+    /// It runs for a client that waits already.
     Served(&'a Served),
-    /// It replies at once as if its time were up: nothing would wake it.
+    /// It replies at once, as after a timeout: nothing would wake it.
     Never,
-    /// The same: a program calls it that runs on a worker, or it runs on another thread that must not be kept from
-    /// others; it runs elsewhere from its beginning if this takes long.
+    /// It replies at once, and runs on another thread from the beginning if it takes long. A program on a worker
+    /// calls it, or it runs on a thread that must stay free for others.
     OfProgram,
-    /// It is run on a thread for long commands, for a client that may wait, if there is one. It computes from
-    /// copies where it can; see `copies`.
+    /// It runs on a thread for long commands, and may wait if it has a client. It computes from copies if possible;
+    /// see `copies`.
     Long {
-        /// Where the reply goes.
+        /// Destination of the reply.
         to: Option<&'a Destination>,
     },
 }
 
 impl Mode<'_> {
-    /// Whether the command runs on a worker, and can run elsewhere if it takes long.
+    /// Returns true if the command runs on a worker, and can be offloaded if it takes long.
     pub(super) fn may_leave(self) -> bool {
         match self {
             Self::Client | Self::NonBlocking { .. } | Self::OfProgram => true,
@@ -43,39 +43,39 @@ impl Mode<'_> {
         }
     }
 
-    /// Whether much time may have passed since the command was judged.
+    /// Returns true if much time may have passed since the command was admitted.
     pub(super) fn comes_late(self) -> bool {
         matches!(self, Self::Long { .. } | Self::Served(_))
     }
 
-    /// Whether the client that was to get the result has gone: it need not be made.
+    /// Returns true if the client of the result has gone, so that nobody needs it.
     pub(super) fn is_in_vain(self) -> bool {
         let Mode::Long { to: Some(to) } = self else { return false };
         to.deferred().is_some_and(|deferred| deferred.is_over())
     }
 
-    /// `true` for an attempt to serve a client that has found nothing for it.
+    /// Returns true for an attempt to serve a client that has found nothing for it.
     pub(super) fn found_nothing(self) -> bool {
         matches!(self, Mode::Served(served) if served.found_nothing.get())
     }
 
-    /// Whether the reply may be left to others than those who serve keys.
+    /// Returns true if the reply may be deferred for reasons other than keys.
     pub(crate) fn may_wait(self) -> bool {
         matches!(self, Mode::Client)
     }
 
-    /// Whether an error is none to a client that waits already: the key now holds a value of another type,
-    /// and the client goes on waiting for what it wants.
+    /// Returns true if a waiting client ignores this error. The key holds a value of another type, and the client
+    /// continues to wait.
     pub(crate) fn passes_over(self, error: &CommandError) -> bool {
         matches!(self, Mode::Served(_)) && *error == CommandError::WRONG_TYPE
     }
 }
 
-/// An attempt to serve a client that waits.
+/// State of an attempt to serve a client that waits.
 #[derive(Debug, Default)]
 pub struct Served {
-    /// There was nothing for this client, and nothing was replied.
+    /// True if there was nothing for this client and nothing was replied.
     pub(crate) found_nothing: std::cell::Cell<bool>,
-    /// The thread that serves it is a worker, where it must not take long.
+    /// True if the serving thread is a worker, where it must not take long.
     pub(crate) is_on_worker: bool,
 }

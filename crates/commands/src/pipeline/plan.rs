@@ -1,14 +1,14 @@
-//! What is known about the requests of a batch before the first of them runs.
+//! Plan of a batch: facts about its requests, collected before the first of them runs.
 //!
-//! One pass over the batch finds the command of each request and hashes its first key. Prefetching
-//! and execution need both.
+//! One pass over the batch finds the command of each request and hashes its first key. Prefetching and execution need
+//! both.
 //!
 //! Invariants:
-//! * A plan belongs to the batch it was made from. It says nothing that a request of the batch can change:
-//!   the table of commands and the seed of the hash stay as they are, while databases, rights and settings
-//!   are looked at when a request's turn comes.
-//! * A request that is not simple (unknown, with a wrong number of arguments, or with subcommands) has no
-//!   command in the plan; it is resolved when its turn comes.
+//! * A plan belongs to the batch it was made from. It contains nothing that a request of the batch can change: the
+//!   table of commands and the seed of the hash are constant, while databases, rights and settings are read when a
+//!   request runs.
+//! * A request that is not simple (unknown, with a wrong number of arguments, or with subcommands) has no command in
+//!   the plan; it is resolved when it runs.
 
 use tierce_collections::same_bytes;
 use tierce_keyspace::KeyHash;
@@ -17,43 +17,43 @@ use tierce_wire::resp::{Args, Batch};
 use crate::command::Command;
 use crate::kernel::Kernel;
 
-/// Names of commands that are longer than this are searched for each time.
+/// Maximum length of cached command names. Longer ones are searched each time.
 const SPELLING_LEN_MAX: usize = 16;
 
-/// Spellings that are remembered.
+/// Number of cached spellings.
 const SPELLINGS: usize = 8;
 
-/// The plan of one batch; its memory is used again for the next one.
+/// Plan of one batch; its memory is reused for the next one.
 #[derive(Default)]
 pub struct Plan {
     requests: Vec<Planned>,
-    /// That of the last call, which is tried first.
+    /// Spelling of the last call, which is tried first.
     last: Spelling,
     of_classes: [Spelling; SPELLINGS],
 }
 
-/// What is known about one request.
+/// Facts about one request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Planned {
     command: CommandSlot,
-    /// Of the first key.
+    /// Hash of the first key.
     pub hash: Option<KeyHash>,
 }
 
-/// Index of a command in the table plus one, or zero for one that is not simple.
+/// Index of a command in the table plus one, or zero for a request that is not simple.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 struct CommandSlot(u16);
 
-/// A command as it was spelled. Clients repeat themselves, so the next request often needs no search.
+/// Spelling of a command. Clients repeat themselves, so the next request often needs no search.
 #[derive(Clone, Copy, Default)]
 struct Spelling {
     name: [u8; SPELLING_LEN_MAX],
     len: usize,
-    /// How many arguments it had.
+    /// Number of arguments.
     argc: usize,
-    /// The command, or none if it does not take so many.
+    /// The command, or none if it does not accept this number of arguments.
     command: CommandSlot,
-    /// The index of its first key; 0 without one.
+    /// Index of its first key; 0 without one.
     first_key: usize,
 }
 
@@ -65,7 +65,7 @@ impl CommandSlot {
 }
 
 impl Planned {
-    /// Its command, if that is known.
+    /// Returns its command, if known.
     #[inline]
     pub fn command(self, kernel: &Kernel) -> Option<&Command> {
         self.command.command(kernel)
@@ -73,7 +73,7 @@ impl Planned {
 }
 
 impl Plan {
-    /// Looks through `batch`, the requests of `input`.
+    /// Plans `batch`, the requests of `input`.
     pub fn make(&mut self, kernel: &Kernel, batch: &Batch, input: &[u8]) {
         self.requests.clear();
         self.requests.reserve(batch.len());
@@ -83,19 +83,19 @@ impl Plan {
         }
     }
 
-    /// What is known about the request with this index.
+    /// Returns the facts about the request with this index.
     #[inline]
     pub fn get(&self, index: usize) -> Planned {
         self.requests[index]
     }
 
-    /// The hashes of all first keys.
+    /// Returns the hashes of all first keys.
     #[inline]
     pub fn hashes(&self) -> impl Iterator<Item = KeyHash> + Clone {
         self.requests.iter().filter_map(|request| request.hash)
     }
 
-    /// What there is to know of a single request.
+    /// Returns the facts about a single request.
     #[inline]
     pub fn plan_one(&mut self, kernel: &Kernel, args: Args<'_>) -> Planned {
         let name = args.at(0);
@@ -117,15 +117,15 @@ impl Plan {
     }
 }
 
-/// The index of the spelling of a call. Commands that clients mix differ in the number of arguments or in two letters;
-/// with this factor most of them differ here.
+/// Returns the cache index of the spelling of a call. Commands that clients mix usually differ in the number of
+/// arguments or in two letters; this factor separates most of them.
 fn class(name: &[u8], argc: usize) -> usize {
     let Some(letters) = name.first_chunk() else { return 0 };
     let letters = u16::from_le_bytes(*letters).wrapping_mul(819) >> 13;
     (usize::from(letters) ^ argc) % SPELLINGS
 }
 
-/// Whether two names are the same. Most are short, or those of GET and SET.
+/// Compares two names. Most are short, or those of GET and SET.
 #[inline]
 fn is_same_name(a: &[u8], b: &[u8]) -> bool {
     match (a, b) {
@@ -147,7 +147,7 @@ impl Spelling {
         self.command =
             call.map_or(CommandSlot::default(), |command| CommandSlot(command.index + 1));
         self.first_key = call.map_or(0, |command| command.first_key);
-        // No request is without arguments: a name that is too long is searched for the next time.
+        // No request has zero arguments, so a name that is too long never matches and is searched again.
         self.argc = 0;
         if let Some(room) = self.name.get_mut(..name.len()) {
             room.copy_from_slice(name);

@@ -1,28 +1,28 @@
-//! Commands that reply when nothing is under way any more of what passed the gates before one of them closed: who asks
-//! for the end of the stream behind the reply to `CLIENT PAUSE` finds it still. Failovers wait in the same way.
+//! Commands that reply only after all requests admitted earlier have ended. After the reply to `CLIENT PAUSE`, the
+//! end of the replication stream does not move. Failovers wait in the same way.
 
 use super::{Context, Done, Mode};
 use crate::clients::{Hold, PauseMode};
 use crate::error::{CommandError, Interrupt};
 use crate::under_way::Pending;
 
-/// A pause is given up that cannot begin for so long, as behind a script without end in a transaction: clients wait for it.
+/// Time limit for the start of a pause, for example behind an endless script in a transaction. Clients wait
+/// meanwhile.
 const PATIENCE_MS: i64 = 10_000;
 
-/// The stream is called for at these intervals while it lacks something.
+/// Interval of requests for the missing part of the stream.
 const CALL_EVERY_MS: i64 = 50;
 
-/// True if the command has begun something, and is executed again because of [`await_quiet`].
+/// Returns true if the command has started, and runs again because of [`await_quiet`].
 pub(crate) fn awaits_quiet(ctx: &Context<'_, '_>) -> bool {
     ctx.caller.quiet.is_some()
 }
 
-/// Pauses clients once nothing is under way of what the gates let pass before, and all of that is in the stream to
-/// replicas: an operator reads the end of the stream behind the reply, and waits for a replica to have that. Writes
-/// are held back meanwhile.
+/// Pauses clients once all requests admitted earlier have ended and their writes are in the replication stream. An
+/// operator can then read the end of the stream and wait for a replica to have it. Writes are deferred meanwhile.
 ///
 /// # Errors
-/// An interrupt, until then. Or an error: it was ended, or that takes too long.
+/// An interrupt until then. An error if the pause was ended, or did not begin in time.
 pub(crate) fn pause_clients(ctx: &mut Context<'_, '_>, timeout_ms: i64, mode: PauseMode) -> Done {
     const ENDED: CommandError = CommandError::new(
         "TRYAGAIN the pause was ended before it began: writes were still under way",
@@ -50,14 +50,14 @@ pub(crate) fn pause_clients(ctx: &mut Context<'_, '_>, timeout_ms: i64, mode: Pa
     await_quiet(ctx, true)?;
     let until_ms = now_ms.saturating_add(timeout_ms);
     let is_begun = kernel.pause.begin(ends, until_ms, mode, now_ms);
-    // Behind it, so that nothing passes in between.
+    // This follows the begin of the pause, so that no write passes in between.
     ctx.caller.quiet = None;
     if is_begun { Ok(()) } else { Err(ENDED) }
 }
 
-/// Has the command executed again until nothing is under way of what the gates let pass before it, and all of that is
-/// in the stream to replicas if this `has_stream`. Not within a transaction, whose shards those may wait for, nor
-/// for a program that embeds the kernel.
+/// Runs the command again until all requests admitted earlier have ended and, if it `has_stream`, their writes are in
+/// the replication stream. It does not wait within a transaction, whose shards those requests may need, nor for a
+/// program that embeds the kernel.
 ///
 /// # Errors
 /// An interrupt, until then.
@@ -70,12 +70,12 @@ pub(crate) fn await_quiet(ctx: &mut Context<'_, '_>, has_stream: bool) -> Done {
     if !quiet.is_reached() {
         return Err(Interrupt::Quiet.into());
     }
-    // Keys go on expiring: their end is not waited for.
+    // The position is fixed, because keys go on expiring.
     let position = *quiet.position.get_or_insert_with(|| kernel.feed.position());
     if !has_stream || kernel.streams_up_to(position) {
         return Ok(());
     }
-    // Again and again: what is in an object of a bucket is streamed when that is there.
+    // This is repeated: with a bucket, writes are streamed only once they are in an object.
     if ctx.now_ms >= quiet.calls_at_ms {
         quiet.calls_at_ms = ctx.now_ms + CALL_EVERY_MS;
         kernel.call_for_replicas();

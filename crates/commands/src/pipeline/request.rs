@@ -1,4 +1,4 @@
-//! Facts of which a context is made: a turn of a thread, and a request in it.
+//! Inputs of a context: the turn of a thread, and a request in it.
 
 use std::sync::Arc;
 
@@ -12,12 +12,12 @@ use crate::command::Command;
 use crate::kernel::Kernel;
 use crate::stats::Counters;
 
-/// The facts that all requests of one turn of a thread share.
+/// Facts that all requests in one turn of a thread share.
 #[derive(Clone, Copy)]
 pub struct Turn<'k> {
     /// The kernel that executes commands.
     pub kernel: &'k Kernel,
-    /// What runs the commands of its table.
+    /// Functions of the commands of its table.
     pub bodies: &'k Bodies,
     /// The counters of this thread.
     pub counters: &'k Counters,
@@ -26,19 +26,19 @@ pub struct Turn<'k> {
 }
 
 impl<'k> Turn<'k> {
-    /// One at this time, in Unix milliseconds.
+    /// Creates a turn at this time, in Unix milliseconds.
     #[inline]
     #[must_use]
     pub fn new(kernel: &'k Kernel, counters: &'k Counters, now_ms: i64) -> Self {
         Self { kernel, bodies: Bodies::of(&kernel.commands), counters, now_ms }
     }
 
-    /// Goes on after a wait: what is done from now on is done now.
+    /// Updates the time after a wait.
     pub(super) fn renew(&mut self) {
         self.now_ms = renewed(self.now_ms);
     }
 
-    /// The turn for a command inside of another one. Where time stands still, some commands need the present.
+    /// Returns the turn for a command inside another one. If time stands still, some commands need the present.
     pub(super) fn inside(self, command: &Command) -> Self {
         match self.now_ms {
             STOPPED_MS => Self { now_ms: time_of_effect(command.spec.name), ..self },
@@ -47,30 +47,30 @@ impl<'k> Turn<'k> {
     }
 }
 
-/// The time now, for what began at `now_ms` and had to wait. Where time stands still, it is that one.
+/// Returns the present for work that began at `now_ms` and had to wait. Stopped time stays stopped.
 #[must_use]
 pub fn renewed(now_ms: i64) -> i64 {
     if now_ms == STOPPED_MS { STOPPED_MS } else { clock::unix_ms().max(now_ms) }
 }
 
-/// A call, and by whom it is made.
+/// A call and its caller.
 pub struct Request<'a, 'k> {
-    /// The caller who makes it.
+    /// Caller of the command.
     pub caller: &'a mut Caller,
-    /// The command; for a subcommand, that one.
+    /// Command; for a subcommand, the subcommand.
     pub command: &'k Command,
-    /// The arguments, with the name.
+    /// Arguments, with the name.
     pub args: Args<'a>,
-    /// The mode says if it may wait for keys.
+    /// Mode; it says if the command may wait for keys.
     pub mode: Mode<'a>,
-    /// An argument that has a vector of its own.
+    /// Argument that has a vector of its own.
     pub large: Option<&'a Arc<Vec<u8>>>,
     /// Arguments that have been hashed already, from the first key on.
     pub hashed: &'a [(&'a [u8], KeyHash)],
 }
 
 impl<'a, 'k> Request<'a, 'k> {
-    /// One of which no more is known.
+    /// Creates a request without further facts.
     #[inline]
     pub fn new(
         caller: &'a mut Caller,

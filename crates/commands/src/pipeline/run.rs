@@ -1,13 +1,13 @@
-//! Calls whose caller is no connection: of a program that embeds the kernel, or of an import.
+//! Calls that come over no connection: from a program that embeds the kernel, or from an import.
 //!
-//! A call passes the same stages as the request of a client, on the thread of its caller: gate, fetch, lock, run,
-//! account, commit, acknowledge. Where a worker would set a request aside, this thread waits: for the end of a pause,
-//! for memory, for a value on disk, for a shard, for a save, with `appendfsync always` for the device, and with
-//! `durability-replicas` for replicas. Not for keys: a blocking command that finds nothing replies as if its time were
-//! up. A long command runs on this thread, too.
+//! A call passes the same stages as the request of a client, on the thread of its caller: admission, fetch, lock,
+//! run, account, commit, acknowledge. Where a worker would defer a request, this thread waits: for the end of a
+//! pause, for memory, for a value on disk, for a shard, for a save, with `appendfsync always` for the device, and
+//! with `durability-replicas` for replicas. It never waits for keys: a blocking command that finds nothing replies as
+//! after a timeout. A long command runs on this thread, too.
 //!
-//! So each call leaves a reply, unless CLIENT REPLY has it off. Commands that are about the connection itself
-//! ([`OF_CONNECTIONS`]) are refused.
+//! So each call has a reply, unless CLIENT REPLY is off. Commands about the connection itself ([`OF_CONNECTIONS`])
+//! are refused.
 
 use std::time::Duration;
 
@@ -25,14 +25,14 @@ use crate::kernel::Kernel;
 use crate::lease::Holding;
 use crate::monitors;
 use crate::pipeline::acknowledge::LEASE_OVER;
+use crate::pipeline::admission::{self, Admission, Barred};
 use crate::pipeline::blocking;
-use crate::pipeline::gates::{self, Barred, Gates};
 use crate::pipeline::{self, Executed, Execution, Executor, Refused, Stopped, Turn};
 use crate::replica_level::ReplicaLevel;
 use crate::reply::Reply;
 use crate::waiting::{self, Awaited};
 
-/// Commands that do something to the connection that they come from, or reply by its end.
+/// Commands that act on their own connection, or close it.
 const OF_CONNECTIONS: &[&str] =
     &["monitor", "psubscribe", "psync", "replconf", "shutdown", "ssubscribe", "subscribe", "sync"];
 
@@ -51,7 +51,7 @@ const LOG_IS_LATE: CommandError = CommandError::new(
     "TRYAGAIN the log is still being switched; INFO persistence tells when it is",
 );
 
-/// How often a call looks again that a gate holds back: what closes a gate tells no thread when it opens.
+/// Retry interval for deferred calls. No thread is notified when a call may run again.
 const RETRY_AFTER: Duration = Duration::from_millis(1);
 
 impl Kernel {
@@ -61,11 +61,11 @@ impl Kernel {
         let _ = self.run_by(Executor::Program, None, call, caller, output, clock::unix_ms());
     }
 
-    /// Executes a command of a stream that this server follows. What keeps clients from changing data does not keep
-    /// the primary from it, who has changed them already: neither the role nor memory nor a pause. Time stands still
-    /// before any deadline, so that it meets keys that are past theirs.
+    /// Executes a command of the stream of this server's primary. The checks for clients (role, memory, pause) do not
+    /// apply, since the primary has changed its data already. Time stands still before any deadline, so that the
+    /// command sees expired keys.
     ///
-    /// With it, the stream of this name is known up to an offset: what changes is logged with that place.
+    /// Changes are logged with the name of the stream and the offset after the command.
     pub fn apply(
         &self,
         caller: &mut Caller,
@@ -82,7 +82,7 @@ impl Kernel {
         let _ = self.run_by(by, None, (Ok(command), args), caller, output, now_ms);
     }
 
-    /// The same for a call of a known command, at a given time.
+    /// Executes a call of a known command, like [`Kernel::execute`], at a given time.
     pub fn run(
         &self,
         command: &Command,
@@ -94,11 +94,11 @@ impl Kernel {
         let _ = self.run_by(Executor::Program, None, (Ok(command), args), caller, output, now_ms);
     }
 
-    /// The same as [`Kernel::execute`], on a thread beside workers: shards are announced as busy while they are held,
-    /// as by the threads for long commands. What holds the call back is waited for until `gives_up` says so; the reply
-    /// is an error then. Or until `gives_way` does: then it is `None`, and nothing has been done or replied. The reply
-    /// may be shown behind [`Kernel::await_replies`] with what is returned.
-    pub fn execute_beside(
+    /// Executes a call like [`Kernel::execute`], on a thread that is no worker. Its locked shards are marked as busy,
+    /// as with the threads for long commands. It waits for obstacles until `gives_up`, and replies with an error
+    /// then. If `gives_way` returns true, it returns `None`, and nothing has been done or replied. The reply may be
+    /// shown after [`Kernel::await_replies`] with the returned barrier.
+    pub fn execute_off_worker(
         &self,
         caller: &mut Caller,
         args: Args<'_>,
@@ -107,11 +107,11 @@ impl Kernel {
         gives_way: &dyn Fn() -> bool,
     ) -> Option<ReplyBarrier> {
         let call = (pipeline::resolve(self, args), args);
-        self.run_beside(Terms { gives_up, gives_way }, call, caller, output)
+        self.run_off_worker(Terms { gives_up, gives_way }, call, caller, output)
     }
 
-    /// Executes EXEC in the same way, by whatever name clients call it.
-    pub fn exec_beside(
+    /// Executes EXEC in the same way, under any name that clients use for it.
+    pub fn exec_off_worker(
         &self,
         caller: &mut Caller,
         output: &mut Output,
@@ -121,11 +121,11 @@ impl Kernel {
         args.push(b"exec").expect("a short one");
         let command = self.commands.find_original(b"exec").expect("the table has it");
         let terms = Terms { gives_up, gives_way: &|| false };
-        let barrier = self.run_beside(terms, (Ok(command), args.as_args()), caller, output);
+        let barrier = self.run_off_worker(terms, (Ok(command), args.as_args()), caller, output);
         barrier.expect("it gives no way")
     }
 
-    /// How much there is to do for a call once nothing holds it back.
+    /// Returns the amount of work of a call.
     pub fn effort_of(&self, args: Args<'_>) -> Effort {
         let Ok(command) = pipeline::resolve(self, args) else { return Effort::Long };
         let spec = command.spec;
@@ -139,9 +139,8 @@ impl Kernel {
         }
     }
 
-    /// Executes a call if that takes neither waiting nor long: one of a command for a single key or for none, while
-    /// nothing holds it back. Whether it has; otherwise nothing has been done or replied. For a thread that serves many
-    /// callers.
+    /// Executes a call for a thread that serves many callers: only of a command for one key or none, and only if it
+    /// need not wait. Returns true if it ran. Otherwise, nothing was done or replied.
     pub fn execute_at_once(
         &self,
         caller: &mut Caller,
@@ -161,18 +160,18 @@ impl Kernel {
         is_through
     }
 
-    fn run_beside(
+    fn run_off_worker(
         &self,
         terms: Terms<'_>,
         call: (Result<&Command, Refused<'_>>, Args<'_>),
         caller: &mut Caller,
         output: &mut Output,
     ) -> Option<ReplyBarrier> {
-        let by = Executor::Beside { to: None };
+        let by = Executor::LongThread { to: None };
         self.run_by(by, Some(terms), call, caller, output, clock::unix_ms())
     }
 
-    /// Returns the barrier that the reply has still to pass; `None` if the call has given way.
+    /// Returns the remaining barrier of the reply; `None` if the call gave way.
     fn run_by(
         &self,
         by: Executor<'_>,
@@ -200,10 +199,10 @@ impl Kernel {
     }
 }
 
-/// How much there is to do for a call, in ascending order.
+/// Amount of work of a call, in ascending order.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Effort {
-    /// It needs no data, such as SCRIPT KILL or INFO, and so waits neither for the device nor for memory.
+    /// No data, as in SCRIPT KILL or INFO. It waits neither for the device nor for memory.
     NoData,
     /// One key, or few elements.
     Little,
@@ -217,25 +216,25 @@ fn takes_little_data(command: &Command) -> bool {
         && !command.spec.flags.contains(Flags::PROGRAM)
 }
 
-/// The terms on which a call beside workers waits.
+/// Conditions for the waits of a call on a thread that is no worker.
 #[derive(Clone, Copy)]
 struct Terms<'a> {
-    /// True if it stops waiting.
+    /// True to stop waiting.
     gives_up: &'a dyn Fn() -> bool,
-    /// True if it leaves its thread to others, and begins again later.
+    /// True to free the thread for others, and start again later.
     gives_way: &'a dyn Fn() -> bool,
 }
 
 /// One call.
 struct Run<'k, 'a> {
     execution: Execution<'a, 'k>,
-    /// For one beside workers.
+    /// Set on a thread that is no worker.
     terms: Option<Terms<'a>>,
 }
 
 impl<'k> Run<'k, '_> {
-    /// Returns the barrier that its reply has still to pass, empty but for a call beside workers. `None` if it has left
-    /// its thread to others; nothing has been done or replied then.
+    /// Returns the remaining barrier of its reply, which is empty on the caller's own thread. `None` if it gave way;
+    /// nothing has been done or replied then.
     fn run(
         &mut self,
         caller: &mut Caller,
@@ -263,8 +262,9 @@ impl<'k> Run<'k, '_> {
         };
         mute(caller, output, begin);
         self.await_reply(caller, output);
-        // A wait for each command would hold up the stream. The link says how far the log is, and the bucket; when the
-        // log has failed it ends at the next command, and a start asks for all that the log does not have.
+        // Waiting for each command would delay the stream. The replication link reports the progress of the log and
+        // the bucket. It ends at the next command after the log has failed, and after a restart asks for everything
+        // that is not in the log.
         if matches!(by, Executor::Primary { .. }) {
             return Ok(Some(ReplyBarrier::default()));
         }
@@ -282,10 +282,10 @@ impl<'k> Run<'k, '_> {
         Ok(Some(left))
     }
 
-    /// The barrier of its reply. A call that tells of the server alone waits for no log.
+    /// Returns the barrier of its reply. A call that only reports on the server waits for no log.
     ///
     /// # Errors
-    /// When the log could not take what it has written.
+    /// Fails if the log could not take its writes.
     fn barrier(
         &self,
         caller: &mut Caller,
@@ -294,9 +294,9 @@ impl<'k> Run<'k, '_> {
         level: Option<ReplicaLevel>,
     ) -> Result<ReplyBarrier, CommandError> {
         let Execution { turn: Turn { kernel, .. }, command, .. } = self.execution;
-        // A transaction may have asked for another level behind its writes.
+        // A transaction may have changed the level after its writes.
         let noted = std::mem::take(&mut caller.waits.logged.barrier);
-        if is_logged && !gates::tells_of_server(command.spec) {
+        if is_logged && !admission::tells_of_server(command.spec) {
             let barrier = kernel.barrier_of_writes(caller.durability(), level);
             return barrier.map(|barrier| barrier.and(noted)).ok_or_else(|| kernel.not_in_log());
         }
@@ -308,8 +308,8 @@ impl<'k> Run<'k, '_> {
         self.terms.is_some_and(|terms| (terms.gives_up)())
     }
 
-    /// Something holds the call back. It waits a little, unless it gives up. Deadlines count from when it
-    /// runs, not from when it came.
+    /// Waits a little before the next attempt, unless it gives up. Deadlines count from the run, not from the
+    /// arrival.
     fn wait_to_retry(&mut self, begun: bool) -> Result<(), Refused<'k>> {
         if self.gives_up() {
             let error = if begun { HAS_BEGUN } else { GAVE_UP };
@@ -324,7 +324,7 @@ impl<'k> Run<'k, '_> {
     fn queue(&self, caller: &mut Caller, output: &mut Output) {
         let Execution { turn: Turn { kernel, .. }, command, args, by } = self.execution;
         let queued = match by {
-            // The primary has executed it. Limits are for clients, and without it the data would be no copy any more.
+            // The primary has executed it. Limits are for clients; applied here, they would make the replica differ.
             Executor::Primary { .. } => {
                 caller.queue_up_to(u64::MAX, &kernel.keyspace, command, args, None)
             }
@@ -340,22 +340,22 @@ impl<'k> Run<'k, '_> {
         }
     }
 
-    /// See [`Kernel::execute_at_once`].
+    /// Implements [`Kernel::execute_at_once`].
     fn run_at_once(&self, caller: &mut Caller, output: &mut Output) -> bool {
         let Execution { turn, command, args, by } = self.execution;
         let Turn { kernel, counters, now_ms, .. } = turn;
-        let passage = kernel.passages.enter();
+        let in_flight = kernel.in_flight_requests.enter();
         let mut locks = by.locks(kernel, command, caller);
-        let gates = Gates::read(kernel, caller, now_ms);
+        let admission = Admission::read(kernel, caller, now_ms);
         let Access { writes, may_write, .. } = Access::of(command.spec);
         let policy = caller.sync_policy(kernel);
         let would_wait = writes && matches!(policy, SyncPolicy::Always | SyncPolicy::Bucket)
-            || (writes || may_write) && gates.level.is_some()
+            || (writes || may_write) && admission.level.is_some()
             || kernel.bucket.lease.holding() != Holding::Held;
-        if gates.has_spilled || would_wait {
+        if admission.has_spilled || would_wait {
             return false;
         }
-        match gates.judge(kernel, caller, &mut locks, command, args) {
+        match admission.check(kernel, caller, &mut locks, command, args) {
             Ok(()) => {}
             Err(Barred::Held(_)) => return false,
             Err(Barred::Refused(refused)) => {
@@ -365,7 +365,7 @@ impl<'k> Run<'k, '_> {
                 return true;
             }
         }
-        // What is held is not waited for.
+        // Locked shards are not waited for.
         let hash = command.has_one_key.then(|| kernel.keyspace.hash(args.at(command.first_key)));
         if caller.is_in_transaction() || hash.is_some_and(|hash| !locks.try_reach(hash)) {
             return false;
@@ -375,11 +375,11 @@ impl<'k> Run<'k, '_> {
             return false;
         }
         mute(caller, output, begin);
-        if gates.watched {
+        if admission.watched {
             monitors::show(kernel, command, caller, args);
         }
         locks.release();
-        drop(passage);
+        drop(in_flight);
         let confirmed =
             self.barrier(caller, locks.take_logged(), false, None).and_then(|barrier| {
                 // It waits for nothing, unless its level was raised while it ran.
@@ -391,8 +391,7 @@ impl<'k> Run<'k, '_> {
         true
     }
 
-    /// Waits for a reply that comes later: that of a save, or of a switch of the log. No other command leaves one to
-    /// others here.
+    /// Waits for a deferred reply: that of a save, or of a switch of the log. No other command defers its reply here.
     fn await_reply(&self, caller: &mut Caller, output: &mut Output) {
         let Some(pending) = caller.end_wait() else { return };
         let Execution { turn: Turn { kernel, .. }, command, .. } = self.execution;
@@ -416,7 +415,7 @@ impl<'k> Run<'k, '_> {
         }
     }
 
-    /// Waits until there is a log, or none, as the caller has asked for.
+    /// Waits until the log is on or off, as the caller asked.
     fn await_log(&self, on: bool) -> Reached {
         loop {
             let reached = self.execution.turn.kernel.durability.reached(on, true);
@@ -427,7 +426,7 @@ impl<'k> Run<'k, '_> {
         }
     }
 
-    /// Replaces the reply by an error unless all is confirmed that it has waited for.
+    /// Replaces the reply by an error if a confirmation failed.
     fn tell_if(
         &self,
         confirmed: Result<(), CommandError>,
@@ -451,7 +450,7 @@ fn reply(caller: &mut Caller, output: &mut Output, write: impl FnOnce(&mut Reply
     mute(caller, output, begin);
 }
 
-/// Takes back what was written since `begin`, if the caller wants no replies.
+/// Removes the output since `begin`, if the caller wants no replies.
 fn mute(caller: &mut Caller, output: &mut Output, begin: Mark) {
     if caller.hears_nothing() {
         output.truncate(begin);

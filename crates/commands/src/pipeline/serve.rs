@@ -19,46 +19,45 @@ use crate::caller::Caller;
 use crate::command::{Access, Command};
 use crate::error::{CommandError, Interrupt};
 use crate::kernel::Kernel;
-use crate::offload::{RETRY_GATE_AFTER, RETRY_SHARD_AFTER, Work};
+use crate::offload::{RETRY_ADMISSION_AFTER, RETRY_SHARD_AFTER, Work};
 use crate::pipeline::meter::Meter;
 use crate::pipeline::{self, Context, Refused, Request, Turn};
 use crate::reply::Reply;
 use crate::slowlog;
 use crate::stats::Counters;
 
-/// What serving needs besides the data.
+/// Environment of serving, besides the data.
 struct Serving<'k, 'o> {
     kernel: &'k Kernel,
     counters: &'k Counters,
-    /// Replies are written here first; empty in between.
+    /// Buffer for each reply; empty in between.
     output: &'o mut Output,
     now_ms: i64,
-    /// This thread waits for no shard: it leaves clients that need more than the one of their key to others.
+    /// True if this thread waits for no shard. It leaves clients that need more than their key's shard to others.
     at_once: bool,
 }
 
-/// What came of an attempt to serve a client.
+/// Result of an attempt to serve a client.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Outcome {
     /// It has its reply.
     Served,
-    /// It has an error for its reply, and its command has done nothing.
+    /// It has an error as its reply, and its command has done nothing.
     Refused,
     /// There was nothing for it.
     Nothing,
-    /// It is not to be served any more.
+    /// It must not be served any more.
     Passed,
-    /// It did not come to run.
+    /// Its command was interrupted before it ran.
     Interrupted(Interrupt),
 }
 
-/// Serves all clients that wait for keys that were changed with these locks. Their commands may change
-/// keys that others wait for; these are served, too. `output` is of no connection, and is used for each
-/// reply in turn.
+/// Serves all clients that wait for keys that were changed with these locks. Their commands may change further keys;
+/// clients that wait for these are served, too. `output` belongs to no connection, and is reused for each reply.
 ///
-/// A worker leaves a key to a thread for long commands when a client waits for so much of it that this takes long.
+/// A worker leaves a key to a thread for long commands when a waiting client asks for so much that it takes long.
 ///
-/// Returns how many nanoseconds it has taken, which are booked for the clients that were served.
+/// Returns the elapsed nanoseconds, which are booked for the clients that were served.
 #[cold]
 pub fn serve<'k>(
     kernel: &'k Kernel,
@@ -70,7 +69,7 @@ pub fn serve<'k>(
     Serving { kernel, counters, output, now_ms, at_once: false }.serve(locks)
 }
 
-/// Serves clients on a thread that must not wait: those that need no more than the shard of their key. It leaves the
+/// Serves clients on a thread that must not wait: only those that need no more than their key's shard. It leaves the
 /// others to threads for long commands.
 #[cold]
 pub fn serve_at_once<'k>(
@@ -96,9 +95,9 @@ impl<'k> Serving<'k, '_> {
 
     fn serve_key(&mut self, locks: &mut ShardLocks<'k>, key: &WaitKey) {
         let mut after = None;
-        // Groups that have read all of the stream: one look is enough for all of their consumers that wait.
+        // Groups that have read all of the stream: one check is enough for all of their waiting consumers.
         let mut read_up: Vec<Box<[u8]>> = Vec::new();
-        // Shards that others hold for long: clients that need them are tried again with the first of them.
+        // Shards locked by others for long: clients that need them are tried again with the first of them.
         let mut busy_shards: Vec<usize> = Vec::new();
         let keyspace = &self.kernel.keyspace;
         let hash = keyspace.hash(&key.1);
@@ -121,7 +120,7 @@ impl<'k> Serving<'k, '_> {
             };
             after = Some(waiter.sequence());
             let (outcome, is_noted) = self.serve_one(locks, &waiter);
-            // Others have changed some of its keys meanwhile, and left them to this thread.
+            // Other threads have changed some of its keys meanwhile, and left them to this thread.
             let keys = if is_noted { waiter.keys() } else { slice::from_ref(key) };
             match outcome {
                 Outcome::Served | Outcome::Refused | Outcome::Passed => {}
@@ -131,7 +130,7 @@ impl<'k> Serving<'k, '_> {
                 }
                 Outcome::Interrupted(Interrupt::Busy(busy)) => {
                     keys.iter().for_each(|key| self.leave_for_later(locks, key));
-                    // The key is there for those behind it.
+                    // Clients behind it may still take from the key.
                     busy_shards.push(busy.shard);
                 }
                 Outcome::Interrupted(Interrupt::Long) => {
@@ -141,29 +140,29 @@ impl<'k> Serving<'k, '_> {
                         return;
                     }
                 }
-                Outcome::Interrupted(Interrupt::Gate | Interrupt::Role | Interrupt::Quiet) => {
+                Outcome::Interrupted(Interrupt::Admission | Interrupt::Role | Interrupt::Quiet) => {
                     let works = keys.iter().cloned().map(Work::Serve);
                     return works
-                        .for_each(|work| self.kernel.offload.put_off(work, RETRY_GATE_AFTER));
+                        .for_each(|work| self.kernel.offload.put_off(work, RETRY_ADMISSION_AFTER));
                 }
             }
         }
     }
 
-    /// True if another thread than a worker would wait for the shard in vain, as is known.
+    /// Returns true if a thread that is no worker is known to wait in vain for the shard.
     fn is_held_by_program(&self, locks: &ShardLocks<'k>, hash: KeyHash) -> bool {
         let shard = self.kernel.keyspace.shard_of(hash);
         self.may_leave(locks)
             && self.kernel.scripts.running.refusal(shard, SHARD_PATIENCE).is_some()
     }
 
-    /// True for another thread than a worker, if there are threads that try again what it leaves.
+    /// Returns true for a thread that is no worker, if there are threads to retry later.
     fn may_leave(&self, locks: &ShardLocks<'k>) -> bool {
         !locks.is_of_worker() && self.kernel.offload.is_open()
     }
 
-    /// A shard is held by others for long. A worker is woken when it may go on there; no other thread is, so that it
-    /// is tried again.
+    /// Defers a key whose shard others have locked for long. A worker is woken when the shard is free. No other
+    /// thread is woken, so the key is retried later.
     fn leave_for_later(&self, locks: &mut ShardLocks<'k>, key: &WaitKey) {
         match locks.is_of_worker() {
             true => leave_unserved(locks, key.clone()),
@@ -177,8 +176,8 @@ impl<'k> Serving<'k, '_> {
         command.is_none_or(|command| Access::of(command.spec).writes)
     }
 
-    /// Runs the command of a client that was claimed, and answers it if there is something for it. True if others have
-    /// changed keys of it that this thread has not looked at.
+    /// Runs the command of a claimed client, and answers it if there is something for it. Returns true if others have
+    /// changed keys of it that this thread has not checked.
     fn serve_one(&mut self, locks: &mut ShardLocks<'k>, waiter: &Arc<Waiter>) -> (Outcome, bool) {
         let blocked = blocked_of(waiter);
         let mut caller = blocked.caller.lock();
@@ -206,11 +205,11 @@ impl<'k> Serving<'k, '_> {
                 waiter.state.done();
                 forget_waiter(locks, waiter);
                 let reply = Answered::With(self.output.take());
-                // So that it does not stay as large as the largest reply.
+                // This keeps the buffer from staying as large as the largest reply.
                 self.output.reset();
                 let args = blocked.command.as_args();
                 let command = pipeline::resolve(self.kernel, args).ok();
-                // What has written nothing waits for no more than it would without having waited.
+                // A command that has written nothing needs no further confirmation.
                 let has_written = outcome == Outcome::Served && self.writes(waiter);
                 let logged_at = if has_written { self.note_logged(locks) } else { None };
                 if let Some(command) = command {
@@ -254,11 +253,11 @@ impl<'k> Serving<'k, '_> {
         let Ok(command) = pipeline::resolve(self.kernel, args) else { return Outcome::Passed };
         caller.renew_rights(&self.kernel.acl.users);
         if caller.closing {
-            // Its user is gone, and its connection is about to end.
+            // Its user is deleted, and its connection is about to close.
             return Outcome::Passed;
         }
         if let Some(deferred) = blocked.to.deferred() {
-            // It goes on meanwhile, and may have chosen another version.
+            // The connection goes on meanwhile, and may have chosen another protocol version.
             caller.proto = deferred.choose_proto();
         }
         if self.at_once && !blocked.is_in_one_shard() {
@@ -285,14 +284,14 @@ impl<'k> Serving<'k, '_> {
         let request = Request::new(caller, command, args, Mode::Served(&served));
         let mut ctx = Context::new(turn, request, locks, reply);
         if let Err(error) = ctx.enter() {
-            // Before the role, which the end of a failover changes first.
+            // This is read before the role, which the end of a failover changes first.
             let lacks_replicas = level.is_some() && self.kernel.lacks_replicas(level);
             let error = match ctx.fail(&error) {
-                Some(Interrupt::Gate) if self.kernel.role.is_read_only() => {
+                Some(Interrupt::Admission) if self.kernel.role.is_read_only() => {
                     // It began to wait when the role changed.
                     redirection_of(ctx.kernel, ctx.caller).unwrap_or(ENDED_BY_ROLE)
                 }
-                Some(Interrupt::Gate) if lacks_replicas => {
+                Some(Interrupt::Admission) if lacks_replicas => {
                     // Its level can no longer be met, and others wait behind it.
                     CommandError::TOO_FEW_REPLICAS
                 }
@@ -310,8 +309,8 @@ impl<'k> Serving<'k, '_> {
         Outcome::Served
     }
 
-    /// Whether the client may still make the call that it has sent. That is not always the one that runs: NBLPOP runs
-    /// as BLPOP, without the last argument.
+    /// Checks the rights to the call that the client has sent. The call that runs can differ: NBLPOP runs as BLPOP,
+    /// without the last argument.
     fn check_rights(
         &self,
         blocked: &Blocked,
@@ -327,7 +326,7 @@ impl<'k> Serving<'k, '_> {
         self.kernel.check_rights(caller, sent, call.as_args(), acl::Origin::TopLevel)
     }
 
-    /// Where the log ends, if anything was logged with these locks; it is put there first.
+    /// Flushes the records of these locks to the log and returns the end of the log, if there were any.
     fn note_logged(&self, locks: &mut ShardLocks<'_>) -> Option<u64> {
         let kernel = self.kernel;
         if kernel.durability.durable_log().is_none() && !kernel.feed.is_followed() {

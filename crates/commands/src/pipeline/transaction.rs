@@ -1,8 +1,8 @@
-//! EXEC: all requests of a transaction in one guard.
+//! EXEC: runs all requests of a transaction under one guard.
 //!
-//! The shards of all declared keys are locked together before the first request runs, and stay locked until the
-//! last one has run. So no client sees a part of a transaction, no record of the log holds one, and transactions
-//! are serializable. No request can block in a transaction: blocking commands reply as after a timeout.
+//! The shards of all declared keys are locked together before the first request runs, and stay locked until the last
+//! one has run. So no client sees a part of a transaction, no log record contains only a part, and transactions are
+//! serializable. No request can block in a transaction: blocking commands reply as after a timeout.
 
 use std::borrow::Cow;
 use std::mem;
@@ -28,18 +28,18 @@ use crate::pubsub::Kind;
 use crate::slowlog;
 use crate::transaction::{Known, Needs, Share, Transaction};
 
-/// What a queued request weighs beside its arguments, in elements: it is looked up and replied to.
+/// Weight of a queued request in elements, besides its arguments: for its lookup and its reply.
 const REQUEST_WEIGHT: usize = 5;
 
-/// What a request weighs that reports on the server, or does something to it: INFO takes a hundred microseconds.
+/// Weight of a request that reports on the server or changes it: INFO takes a hundred microseconds.
 const REPORT_WEIGHT: usize = 1_000;
 
-/// What a report says of a command is some thirty elements; its line on a client or a slow command takes as long as
-/// ten.
+/// Elements in a report for each command (some thirty), and time in elements for a line on a client or a slow
+/// command.
 const COMMAND_WEIGHT: usize = 30;
 const LINE_WEIGHT: usize = 10;
 
-/// Judges a transaction that runs programs. One that writes or grows anyway has been let pass.
+/// Returns the state for a transaction that runs programs. If it writes or grows by itself, that is admitted already.
 fn standing(kernel: &Kernel, caller: &Caller, access: Access) -> Standing {
     let keyspace = &kernel.keyspace;
     let is_short = || {
@@ -57,23 +57,23 @@ fn standing(kernel: &Kernel, caller: &Caller, access: Access) -> Standing {
     }
 }
 
-/// The reply to EXEC of a transaction that is doomed.
+/// Reply to EXEC of a doomed transaction.
 const ABORTED: CommandError =
     CommandError::new("EXECABORT Transaction discarded because of previous errors.");
 
 impl<'k> Context<'_, 'k> {
-    /// Ends what the caller watches, and takes it out of the shards that can be locked at once.
+    /// Ends the caller's watch, and removes it from the shards that can be locked at once.
     pub(crate) fn end_watch(&mut self) {
         if let Some(watch) = self.caller.take_watch() {
             self.guard.unwatch(watch);
         }
     }
 
-    /// Runs what the caller has queued, and replies with all replies. The transaction ends, unless EXEC is to be
-    /// run again.
+    /// Runs the queued requests, and replies with all their replies. The transaction ends, unless EXEC is to run
+    /// again.
     ///
     /// # Errors
-    /// When there is no transaction, when it is doomed, or an interrupt, before anything was changed or replied.
+    /// Fails without a transaction, if it is doomed, or with an interrupt, before anything was changed or replied.
     pub(crate) fn execute_transaction(&mut self) -> Done {
         let Some(transaction) = self.caller.transaction.take() else {
             return Err(CommandError::new("ERR EXEC without MULTI"));
@@ -85,7 +85,7 @@ impl<'k> Context<'_, 'k> {
         self.caller.pass_to_replicas(&self.kernel.feed);
         let keyspace = &self.kernel.keyspace;
         if keyspace.has_memory_limit() && keyspace.is_short_of_memory() {
-            // There may be no request behind it that evicts.
+            // Maybe no later request evicts.
             keyspace.evict_later();
         }
         match &done {
@@ -100,7 +100,7 @@ impl<'k> Context<'_, 'k> {
         done
     }
 
-    /// What is watched is locked, too. So it holds until the end that nothing of it has changed.
+    /// Locks the watched keys as well, so that none of them changes until the end.
     fn run_transaction(&mut self, transaction: &Transaction) -> Done {
         if self.caller.is_watch_dirty(self.now_ms) {
             self.reply.null_array();
@@ -124,7 +124,7 @@ impl<'k> Context<'_, 'k> {
                 ctx.weigh_transaction(transaction, weight.saturating_add(data))?;
             }
             if ctx.mode.comes_late() {
-                ctx.judge_again_as(queued_access(ctx.kernel, transaction))()?;
+                ctx.check_again_as(queued_access(ctx.kernel, transaction))()?;
             }
             ctx.end_watch();
             if transaction.runs_programs {
@@ -133,12 +133,12 @@ impl<'k> Context<'_, 'k> {
             }
             ctx.run_requests(transaction);
             ctx.caller.standing = None;
-            // While the keys are locked, so that messages follow the order of the changes.
+            // This happens with the keys locked, so that messages follow the order of the changes.
             ctx.guard.locks.commit_effects();
             ctx.caller.pass_to_replicas(&ctx.kernel.feed);
             Ok(())
         };
-        // Before any shard is locked, which what is being applied may wait for.
+        // This comes before any shard is locked, because the applier of a stream may wait for a shard.
         let _nothing_is_applied = match transaction.changes_role {
             true => self.hold_role_still()?,
             false => None,
@@ -150,7 +150,7 @@ impl<'k> Context<'_, 'k> {
         }
         match transaction.needs() {
             Needs::All => self.within(&[], ShardLocks::try_lock_all, body)?,
-            // One shard is locked in any case: what runs inside of a guard does not wait.
+            // At least one shard is locked, because code inside a guard never waits.
             Needs::Keys(keys) => {
                 let mut keys = Cow::Borrowed(keys);
                 if let Some(watched) = self.caller.watched() {
@@ -164,8 +164,8 @@ impl<'k> Context<'_, 'k> {
         }
     }
 
-    /// A program may run for any time, and what the transaction has done before it could not be taken back: so a worker
-    /// does not begin. The worker of the connection changes its subscriptions, so that both do not go together.
+    /// Leaves the worker: a program may run for any time, and earlier effects could not be rolled back. A transaction
+    /// that also changes subscriptions fails, since only the connection's worker can change these.
     fn leave_with_programs(&mut self, transaction: &Transaction) -> Done {
         const NOT_BOTH: CommandError = CommandError::new(
             "ERR a transaction that runs scripts or functions cannot change subscriptions or tracking",
@@ -173,14 +173,14 @@ impl<'k> Context<'_, 'k> {
         if transaction.changes_subscriptions { Err(NOT_BOTH) } else { self.weigh(usize::MAX) }
     }
 
-    /// All requests are weighed before the first one runs: later nothing can be interrupted. The worker of the
-    /// connection delivers by its subscriptions, so that what changes these cannot run away.
+    /// Weighs all requests before the first one runs, because none can be interrupted later. A transaction that
+    /// changes subscriptions cannot be offloaded, because the worker of the connection delivers by them.
     fn weigh_transaction(&mut self, transaction: &Transaction, weight: usize) -> Done {
         if transaction.changes_subscriptions { Ok(()) } else { self.weigh(weight) }
     }
 
-    /// What the data adds to that. How much of a value a request goes through shows only when it runs, so values
-    /// count as a whole. They are locked.
+    /// Returns the weight of the data. Values count as a whole, because only running a request shows how much of a
+    /// value it visits. The keys are locked.
     fn weight_of_data(&mut self, transaction: &Transaction) -> usize {
         let mut sum = 0_usize;
         if !matches!(self.mode, Mode::Client) {
@@ -189,7 +189,7 @@ impl<'k> Context<'_, 'k> {
         let (kernel, now_ms) = (self.kernel, self.now_ms);
         let locks = &mut *self.guard.locks;
         for_each_request(kernel, self.caller.db, transaction, |command, args, db| {
-            sum = sum.saturating_add(weight_beside_values(kernel, command, args, db));
+            sum = sum.saturating_add(weight_without_values(kernel, command, args, db));
             let share = Share::of(command, args);
             let keys = command.spec.key_indexes(args);
             let mut pairs = 1_usize;
@@ -240,7 +240,7 @@ impl<'k> Context<'_, 'k> {
             }
         }
         within.meter.finish(&self.caller.client, || slowlog::shorten(&kernel.commands, last));
-        // Not the last one that was queued.
+        // The client's last command is EXEC, not the last queued one.
         self.caller.client.note_command(self.command.id);
         if has_header && len != transaction.len() {
             let elements = self.reply.parts().0.take_since(elements);
@@ -250,7 +250,7 @@ impl<'k> Context<'_, 'k> {
         }
     }
 
-    /// The request before may have changed the rights of the caller, the role, or what writes need.
+    /// Refreshes the caller's rights, the role and the state of writes, which the last request may have changed.
     #[cold]
     fn look_behind_administration(&mut self) {
         self.caller.renew_rights(&self.kernel.acl.users);
@@ -260,7 +260,7 @@ impl<'k> Context<'_, 'k> {
         }
     }
 
-    /// The number of elements replied: one for each channel, and none when CLIENT REPLY has switched replies off.
+    /// Runs a request and returns its number of replies: one for each channel, and none after CLIENT REPLY OFF.
     fn run_request(
         &mut self,
         within: &mut Within<'_, 'k>,
@@ -268,8 +268,8 @@ impl<'k> Context<'_, 'k> {
         last: Args<'_>,
     ) -> usize {
         let (command, args, _) = call;
-        // CLIENT REPLY may be among the requests, and CLIENT KILL of the caller. What tells of subscriptions is no
-        // reply to CLIENT REPLY.
+        // The requests may include CLIENT REPLY, and CLIENT KILL of the caller. CLIENT REPLY does not suppress
+        // messages about subscriptions.
         let is_reply = !command.spec.flags.contains(Flags::SUBSCRIBING);
         let may_be_muted = self.caller.hears_nothing() && (is_reply || self.caller.closing);
         let muted_from = may_be_muted.then(|| self.reply.mark());
@@ -279,7 +279,7 @@ impl<'k> Context<'_, 'k> {
         let error = denied.map(|denial| self.deny_in_exec(command, args, denial));
         let mut reply = self.reply.in_proto(self.caller.proto);
         if let Some(error) = error {
-            // It counts as no call, as in Redis.
+            // As in Redis, it is not counted as a call.
             reply_error(within.errors, within.counters, &mut reply, &error);
         } else {
             let locks = &mut *self.guard.locks;
@@ -303,7 +303,7 @@ impl<'k> Context<'_, 'k> {
         }
     }
 
-    /// The reply to a request of EXEC that the user might have queued, but may not run any more.
+    /// Returns the error for a request of EXEC that the user could queue, but may not run any more.
     #[cold]
     fn deny_in_exec(&self, command: &Command, args: Args<'_>, denial: Denial) -> CommandError {
         let log = &self.kernel.acl.log;
@@ -316,30 +316,32 @@ impl<'k> Context<'_, 'k> {
     }
 }
 
-/// What a queued request may weigh by something else than the values of its keys: a body weighs that itself, but
-/// cannot be interrupted in a transaction.
-fn weight_beside_values(kernel: &Kernel, command: &Command, args: Args<'_>, db: DbIndex) -> usize {
+/// Returns the weight of a queued request, besides the values of its keys. Normally the body weighs this itself, but
+/// in a transaction it cannot be interrupted.
+fn weight_without_values(kernel: &Kernel, command: &Command, args: Args<'_>, db: DbIndex) -> usize {
     let spec = command.spec;
     if spec.name == "publish" {
         return kernel.pubsub.weight_of_patterns(args.at(1), WEIGHT_MAX);
     }
     if spec.name == "swapdb" || command.loads_libraries() {
-        // What the other requests find cannot be looked at yet, nor what a library does.
+        // The data of later requests cannot be seen yet, nor the effects of a library.
         return usize::MAX;
     }
     if command.is_brief {
         return 0;
     }
     match spec.scope_of(args) {
-        Scope::Nothing | Scope::Apart if spec.name != "debug" => weight_of_report(kernel, command),
+        Scope::Nothing | Scope::Unlocked if spec.name != "debug" => {
+            weight_of_report(kernel, command)
+        }
         Scope::Nothing => 0,
-        // It makes keys, loads them or sleeps.
+        // DEBUG makes keys, loads them or sleeps.
         _ if spec.name == "debug" => usize::MAX,
         Scope::Stepwise | Scope::All if spec.name == "flushall" => {
             kernel.keyspace.estimated_len() as usize
         }
         Scope::Stepwise | Scope::All if spec.keys.is_empty() => kernel.keyspace.len(db) as usize,
-        // A draw with repetitions: its negative count may be more than there is.
+        // A random choice with repetitions: its negative count may exceed the number of elements.
         _ if command.has_one_key && spec.arity == -2 && args.len() > 2 => {
             number::parse_i64(args.at(2)).map_or(0, |count| count.min(0).unsigned_abs() as usize)
         }
@@ -347,7 +349,7 @@ fn weight_beside_values(kernel: &Kernel, command: &Command, args: Args<'_>, db: 
     }
 }
 
-/// What a request weighs that looks at no key.
+/// Returns the weight of a request that uses no key.
 fn weight_of_report(kernel: &Kernel, command: &Command) -> usize {
     let contents = match command.full_name.as_str() {
         "command" | "command|docs" | "command|info" => {
@@ -362,7 +364,7 @@ fn weight_of_report(kernel: &Kernel, command: &Command) -> usize {
     REPORT_WEIGHT + contents
 }
 
-/// The command of a request, which was there when the request came. One that was added may have been removed.
+/// Returns the command of a request, as found when it was queued. An added command may have been removed.
 fn command_of<'k>(
     kernel: &'k Kernel,
     known: Known,
@@ -391,7 +393,7 @@ fn for_each_request<'k>(
     }
 }
 
-/// Adds the values on disk that a call needs. EXEC needs those of all queued requests.
+/// Adds the values on disk that a call needs. For EXEC, it adds those of all queued requests.
 ///
 /// # Errors
 /// [`Busy`], as [`fetch::add_pending_reads_of_call`].
@@ -423,13 +425,12 @@ pub fn add_pending_reads(
     added
 }
 
-/// What a refusal means for a transaction: it is doomed when one of its requests is refused, and ended when EXEC
-/// is.
+/// Applies a refusal to the transaction: a refused request dooms it, and a refused EXEC ends it.
 #[cold]
 pub fn refused_in_transaction<'k>(caller: &mut Caller, refused: Refused<'k>) -> Refused<'k> {
     caller.quiet = None;
     match refused.command {
-        // It is to be made elsewhere, all of it.
+        // The client repeats the whole transaction at the primary.
         Some(command) if command.is_exec() && refused.error.kind() == "REDIRECT" => {
             caller.end_transaction();
             refused

@@ -1,9 +1,9 @@
-//! How much work a command may do on a worker.
+//! Limit of the work of a command on a worker.
 //!
-//! A worker serves many connections, which all wait for the command that it is running. So a command that
-//! depends on how much there is weighs its work before it does it, and before it changes or replies anything.
-//! What takes longer than about a millisecond is interrupted there, and runs again on a thread for long
-//! commands ([`crate::offload`]), where nothing is too heavy.
+//! A worker serves many connections, and all of them wait for its current command. So a command whose work depends on
+//! the size of the data weighs it first, before it changes or replies anything. If the work would take longer than
+//! about a millisecond, the command is interrupted and runs again on a thread for long commands ([`crate::offload`]),
+//! where nothing is too heavy.
 
 use tierce_keyspace::{Db, Entry, Key};
 
@@ -11,40 +11,40 @@ use super::Context;
 use crate::command::{Flags, Weight};
 use crate::error::{CommandError, Interrupt};
 
-/// The most work that a worker does for one command, in elements that are looked at, copied or replied: about a
-/// millisecond at 100 ns each.
+/// Maximum work of one command on a worker, in elements that are visited, copied or replied: about a millisecond at
+/// 100 ns each.
 pub const WEIGHT_MAX: usize = 10_000;
 
 /// Bytes that are processed in the time of one element.
 const BYTES_PER_ELEMENT: usize = 64;
 
-/// So many bytes as elements.
+/// Converts bytes to elements.
 pub(super) const fn elements_in(bytes: usize) -> usize {
     bytes / BYTES_PER_ELEMENT
 }
 
-/// What may be done before a command has to be interrupted, for a body that has its key open.
+/// Limit of the work before a command must be interrupted, for a body that has its key open.
 #[derive(Clone, Copy)]
 pub struct Scale {
     elements_max: usize,
 }
 
 impl Scale {
-    /// That of a worker, or of a thread on which nothing is too heavy.
+    /// Creates the limit of a worker, or of a thread on which nothing is too heavy.
     pub(super) fn of(is_on_worker: bool) -> Self {
         Self { elements_max: if is_on_worker { WEIGHT_MAX } else { usize::MAX } }
     }
 
-    /// Like [`Context::weigh`].
+    /// Checks as [`Context::weigh`].
     ///
     /// # Errors
-    /// As there.
+    /// As [`Context::weigh`].
     #[inline]
     pub fn weigh(self, elements: usize) -> Result<(), CommandError> {
         if elements > self.elements_max { Err(Interrupt::Long.into()) } else { Ok(()) }
     }
 
-    /// Called before work on this many elements of a value, or on all of them.
+    /// Must be called before work on this many elements of a value, or on all of them.
     ///
     /// # Errors
     /// As [`Context::weigh`].
@@ -61,7 +61,7 @@ impl Scale {
         self.weigh(elements.min(db.peek(key).map_or(0, Entry::element_count)))
     }
 
-    /// Called before work on what `elements` yields, which is at most so much. It is counted if that may be too
+    /// Must be called before work on the items of `elements`. They are counted only if their upper bound may be too
     /// much.
     ///
     /// # Errors
@@ -78,7 +78,7 @@ impl Scale {
         self.weigh(elements.take(self.elements_max + 1).count())
     }
 
-    /// Called before work on this many bytes.
+    /// Must be called before work on this many bytes.
     ///
     /// # Errors
     /// As [`Context::weigh`].
@@ -88,7 +88,7 @@ impl Scale {
     }
 }
 
-/// Weighs the values of the keys of a command that goes through them. They are locked.
+/// Weighs the values of the keys of a command that visits them as a whole. They are locked.
 pub(super) fn weigh_values(ctx: &mut Context<'_, '_>) -> Result<(), CommandError> {
     let (spec, args) = (ctx.command.spec, ctx.call.args());
     if !ctx.mode.may_leave() || matches!(spec.weight, Weight::Light | Weight::Pairs) {
@@ -108,24 +108,23 @@ pub(super) fn weigh_values(ctx: &mut Context<'_, '_>) -> Result<(), CommandError
     ctx.weigh(sizes.work(spec.weight))
 }
 
-/// A value in elements.
+/// Returns the weight of a value in elements.
 pub(super) fn weight_of(db: &mut Db<'_>, key: Key<'_>) -> usize {
     Sizes::default().add_target(db, key)
 }
 
-/// The bytes of a string, which costs as many elements for each of the other's in a command with
-/// [`Weight::Pairs`].
+/// Returns the length of a string. In a command with [`Weight::Pairs`], the weight is the product of both lengths.
 pub(super) fn string_len_of(db: &mut Db<'_>, key: Key<'_>) -> usize {
     db.peek(key).map_or(0, Entry::string_len)
 }
 
-/// How much there is under the keys of a command.
+/// Amount of data under the keys of a command.
 #[derive(Clone, Copy)]
 pub(super) struct Sizes {
     keys: usize,
-    /// Of all values together. A string has one for each [`BYTES_PER_ELEMENT`].
+    /// Sum over all values. A string has one for each [`BYTES_PER_ELEMENT`].
     pub(super) elements: usize,
-    /// Of the smallest source.
+    /// Elements of the smallest source.
     smallest: usize,
 }
 
@@ -142,7 +141,7 @@ impl Sizes {
         self.smallest = self.smallest.min(elements);
     }
 
-    /// Adds what is overwritten. Returns how many elements it has.
+    /// Adds a value that is overwritten. Returns its number of elements.
     fn add_target(&mut self, db: &mut Db<'_>, key: Key<'_>) -> usize {
         let of = |entry: &Entry| entry.element_count() + elements_in(entry.string_len());
         let elements = db.peek(key).map_or(0, of);
@@ -151,7 +150,7 @@ impl Sizes {
         elements
     }
 
-    /// What a command does with them, in elements.
+    /// Returns the work of a command on these values, in elements.
     pub(super) fn work(self, weight: Weight) -> usize {
         match weight {
             Weight::Smallest => self.smallest.saturating_mul(self.keys).min(self.elements),

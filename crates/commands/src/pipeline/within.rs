@@ -1,7 +1,7 @@
 //! Calls within a guard: the requests of a transaction, and the calls of a program.
 //!
-//! The guard has locked its shards before the first call, and keeps them until the last one is done. So a call does not
-//! wait: it is done, with a reply that may be an error, or everything in the guard starts over ([`StartOver`]).
+//! The guard has locked its shards before the first call, and unlocks them after the last one. So no call waits: each
+//! one has a reply, which may be an error, or everything in the guard starts over ([`StartOver`]).
 
 use tierce_keyspace::{KeyHash, ShardLocks};
 use tierce_lua::Stop;
@@ -17,17 +17,17 @@ use crate::stats::{Counters, ErrorCounts};
 
 /// Runs the calls within one guard, and accounts for them.
 pub(super) struct Within<'m, 'k> {
-    /// The turn of the guard.
+    /// Turn of the guard.
     pub(super) turn: Turn<'k>,
-    /// That of each call, which never waits.
+    /// Mode of each call, which never waits.
     pub(super) mode: Mode<'m>,
     pub(super) meter: Meter<'m>,
-    /// Count its failed calls, and their errors.
+    /// Counters of failed calls and their errors.
     pub(super) counters: &'m Counters,
     pub(super) errors: &'m ErrorCounts,
 }
 
-/// Why a call cannot be done in its guard.
+/// Reason that a call cannot run in its guard.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum StartOver {
     /// It needs a shard that is not locked.
@@ -46,8 +46,8 @@ impl From<StartOver> for Stop {
 }
 
 impl<'k> Within<'_, 'k> {
-    /// Runs a call, whose key may have been hashed, and writes its reply: `enter` enters its context. `last` are the
-    /// words of the call before.
+    /// Runs a call and writes its reply. `enter` enters its context; the key may have been hashed before. `last` are
+    /// the words of the call before.
     pub(super) fn run(
         &mut self,
         (command, args, hash): (&'k Command, Args<'_>, Option<KeyHash>),

@@ -1,9 +1,9 @@
 //! Messages that many patterns may match, on their way to the inboxes.
 //!
-//! Matching them takes long, so it is done in steps, without a lock in between. That must not change the order in which
-//! the messages of a channel reach its subscribers. So such messages wait in one queue, and are published one at a
-//! time, by a thread that may take long for it. While one of a channel waits, all others of this channel queue up
-//! behind it (`Registry` knows these channels).
+//! Matching them takes long, so it is done in steps, without a lock between the steps. Subscribers must still get the
+//! messages of a channel in order. So such messages wait in one queue, and a thread that may take long publishes one at
+//! a time. While a message of a channel waits, all later ones of this channel are queued behind it (`Registry` knows
+//! these channels).
 
 use std::collections::VecDeque;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -14,19 +14,19 @@ use tierce_keyspace::interleaving::Condvar;
 
 use super::names::Name;
 
-/// Messages of which so many bytes wait are enough. Publishers that can wait do so then.
+/// Limit of waiting bytes. Beyond it, publishers that can wait do so.
 const BYTES_MAX: usize = 16 << 20;
 
-/// The same for the work of matching them, in patterns of usual length: about a second.
+/// Limit of matching work, in patterns of usual length: about a second. Publishers wait as above.
 const WEIGHT_MAX: usize = 10_000_000;
 
 /// The queue.
 #[derive(Default)]
 pub(super) struct Backlog {
     state: Mutex<State>,
-    /// Something was added, or a message is published.
+    /// Signaled after a message was added or published.
     changed: Condvar,
-    /// Messages that wait or are being published, what they take, and what it takes to match them.
+    /// Number of messages that wait or are being published. Their bytes and their matching work follow.
     len: AtomicUsize,
     bytes: AtomicUsize,
     weight: AtomicUsize,
@@ -35,9 +35,9 @@ pub(super) struct Backlog {
 #[derive(Default)]
 struct State {
     waiting: VecDeque<Queued>,
-    /// One is being published.
+    /// True while a message is being published.
     is_publishing: bool,
-    /// There is a thread that publishes.
+    /// True if there is a publishing thread.
     has_publisher: bool,
 }
 
@@ -46,11 +46,11 @@ pub(super) struct Queued {
     pub(super) channel: Name,
     pub(super) message: Box<[u8]>,
     weight: usize,
-    /// How many subscriptions have got it, in the end.
+    /// Number of subscriptions that got it, set at the end.
     count: Count,
 }
 
-/// The number of subscriptions that get a message, when it is known.
+/// Number of subscriptions that get a message, once it is known.
 pub(super) type Count = Arc<OnceLock<usize>>;
 
 impl Queued {
@@ -60,7 +60,7 @@ impl Queued {
 }
 
 impl Backlog {
-    /// Adds a message that takes this much work. Called with its channel locked.
+    /// Adds a message with this matching work. The caller has locked its channel.
     pub(super) fn push(&self, channel: &[u8], message: &[u8], weight: usize) -> Count {
         let count = Count::default();
         let (channel, message) = (Name::from(channel), Box::from(message));
@@ -74,35 +74,35 @@ impl Backlog {
         count
     }
 
-    /// Whether no message waits.
+    /// Returns true if no message waits.
     #[inline]
     pub(super) fn is_empty(&self) -> bool {
         self.len.load(Ordering::SeqCst) == 0
     }
 
-    /// What all messages take that wait or are being published.
+    /// Returns the bytes of all messages that wait or are being published.
     pub(super) fn bytes(&self) -> usize {
         self.bytes.load(Ordering::Relaxed)
     }
 
-    /// Whether publishers that can wait have to.
+    /// Returns true if publishers that can wait have to do so.
     #[inline]
     pub(super) fn is_full(&self) -> bool {
         self.bytes() > BYTES_MAX || self.weight.load(Ordering::Relaxed) > WEIGHT_MAX
     }
 
-    /// There is a thread that calls [`Backlog::publish_next`] from now on, or no longer.
+    /// Sets whether there is a thread that calls [`Backlog::publish_next`].
     pub(super) fn set_publisher(&self, is_there: bool) {
         self.state.lock().has_publisher = is_there;
         self.changed.notify_all();
     }
 
-    /// Whether there is one.
+    /// Returns true if there is a publishing thread.
     pub(super) fn has_publisher(&self) -> bool {
         self.state.lock().has_publisher
     }
 
-    /// Has the next message published by `publish`, when there is one. Returns whether more may come.
+    /// Waits for the next message and publishes it with `publish`. Returns false if there is no publisher any more.
     pub(super) fn publish_next(&self, publish: impl FnOnce(&Queued) -> usize) -> bool {
         let mut state = self.state.lock();
         loop {
@@ -121,7 +121,7 @@ impl Backlog {
         }
     }
 
-    /// Waits until a message is published, and helps with it.
+    /// Waits until a message is published, and publishes waiting messages meanwhile.
     pub(super) fn wait_for(
         &self,
         count: &Count,

@@ -1,6 +1,6 @@
-//! A message as its receivers read it.
+//! A message in its encoding for receivers.
 //!
-//! RESP3 differs from RESP2 in the first byte alone, `>` for `*`. All behind it is encoded once and shared.
+//! RESP3 only differs from RESP2 in the first byte, `>` instead of `*`. The rest is encoded once and shared.
 
 use std::ops::Range;
 use std::sync::Arc;
@@ -11,12 +11,12 @@ use tierce_wire::resp::{Encoder, Proto};
 use super::names::{Kind, Name};
 use super::trackers::Invalidation;
 
-/// What is delivered.
+/// Content of a delivery.
 #[derive(Clone)]
 pub(super) enum Frame {
-    /// To all who get it.
+    /// A message for subscribers.
     Message(Part),
-    /// How it is written depends on its receiver.
+    /// An invalidation. Its encoding depends on the receiver.
     Invalidation(Invalidation),
 }
 
@@ -24,14 +24,14 @@ pub(super) enum Frame {
 #[derive(Clone)]
 pub(super) struct Message {
     bytes: Arc<Vec<u8>>,
-    /// Where its channel and payload begin, which subscribers of patterns get as well.
+    /// Offset of its channel and payload, which subscribers of patterns get as well.
     payload_at: usize,
 }
 
-/// What the subscribers of one channel or pattern get.
+/// The message for subscribers of one channel or pattern.
 #[derive(Clone)]
 pub(super) struct Part {
-    /// What precedes the part of the message for subscribers of a pattern.
+    /// Bytes before the shared part, for subscribers of a pattern.
     head: Option<Arc<Vec<u8>>>,
     message: Arc<Vec<u8>>,
     range: Range<usize>,
@@ -50,7 +50,7 @@ impl Message {
         Self { bytes: Arc::new(bytes), payload_at }
     }
 
-    /// For subscribers of this channel or pattern.
+    /// Returns the message for subscribers of this channel or pattern.
     pub(super) fn part(&self, kind: Kind, name: &Name) -> Part {
         let message = Arc::clone(&self.bytes);
         if kind != Kind::Pattern {
@@ -68,7 +68,7 @@ impl Message {
 }
 
 impl Frame {
-    /// Bytes, about.
+    /// Returns the approximate number of bytes.
     pub(super) fn len(&self) -> usize {
         match self {
             Self::Message(part) => part.len(),
@@ -78,12 +78,12 @@ impl Frame {
 }
 
 impl Part {
-    /// Bytes, the first one included.
+    /// Returns the number of bytes, including the first one.
     pub(super) fn len(&self) -> usize {
         1 + self.head.as_ref().map_or(0, |head| head.len()) + self.range.len()
     }
 
-    /// Writes it; a long message is sent by reference.
+    /// Writes it. A long message is sent by reference.
     pub(super) fn write(&self, output: &mut Output, proto: Proto) {
         output.buffer().push(first_byte(proto));
         if let Some(head) = &self.head {
@@ -102,7 +102,7 @@ impl Part {
     }
 }
 
-/// Appends a part of shared bytes, which are counted as one more only if they are not copied.
+/// Appends a part of shared bytes. Only bytes that are not copied count as another reference.
 pub(super) fn share(output: &mut Output, bytes: &Arc<Vec<u8>>, range: Range<usize>) {
     if range.len() < ATTACH_BYTES_MIN {
         output.buffer().extend_from_slice(&bytes[range]);

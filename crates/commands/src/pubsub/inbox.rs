@@ -12,8 +12,8 @@ use super::run::{RUN_BYTES_MAX, Run};
 use super::subscriptions::Subscriptions;
 use crate::waiting::ConnAddress;
 
-/// Publishers that can wait do so while more waits in an inbox: a worker that has many receivers cannot keep
-/// up with publishers on others.
+/// Limit of bytes in an inbox. Publishers that can wait do so beyond it, because a worker with many receivers cannot
+/// keep up with publishers on others.
 const INBOX_BYTES_MAX: usize = 16 << 20;
 
 /// The receivers of a delivery.
@@ -21,12 +21,12 @@ const INBOX_BYTES_MAX: usize = 16 << 20;
 pub enum To {
     /// The subscribers of a name on one worker.
     Named(Kind, Name),
-    /// One connection, whatever it subscribes to.
+    /// One connection, independent of its subscriptions.
     Client(ConnAddress),
 }
 
 impl To {
-    /// Whether these are the same receivers.
+    /// Returns true if the receivers are equal.
     #[must_use]
     pub fn is_same(&self, other: &Self) -> bool {
         match (self, other) {
@@ -45,20 +45,20 @@ pub(super) struct Delivery {
     pub(super) frame: Frame,
 }
 
-/// What a worker has to deliver.
+/// Pending deliveries of a worker.
 pub struct Pending {
     /// The receivers of the first message.
     pub to: To,
     /// Number of messages.
     pub count: usize,
-    /// What they take.
+    /// Their size in bytes.
     pub bytes: usize,
 }
 
-/// Deliveries from which on those of a name are found by an index.
+/// Number of deliveries from which on they are found by an index.
 const INDEXED_FROM: usize = if cfg!(test) { 4 } else { 64 };
 
-/// Deliveries for which an empty queue keeps its room (20 KiB); it gives back what more a burst has taken.
+/// Number of deliveries for which an empty queue keeps memory (20 KiB). The rest after a burst is freed.
 const CAPACITY_KEPT: usize = 256;
 
 #[derive(Default)]
@@ -67,16 +67,16 @@ struct Queue {
     index: Index,
 }
 
-/// Where the deliveries for each name are. It is made when a connection catches up with a long queue: without it, each
-/// of many connections would go through all of it.
+/// Positions of the deliveries for each name. The index is built when a connection catches up with a long queue.
+/// Without it each of many connections would scan the whole queue.
 #[derive(Default)]
 struct Index {
     /// Ascending numbers of deliveries. Some may have left the queue.
     by_kind: [HashMap<Name, Vec<u64>>; Kind::ALL.len()],
     by_client: HashMap<ConnAddress, Vec<u64>>,
-    /// How many these are.
+    /// Number of indexed deliveries.
     len: usize,
-    /// Deliveries from this number on are not in it.
+    /// The index ends before the delivery with this number.
     end: u64,
 }
 
@@ -84,12 +84,12 @@ struct Index {
 #[derive(Default)]
 pub(super) struct Inbox {
     queue: Mutex<Queue>,
-    /// The number of the next delivery that is posted; those in the queue are before it without gaps. Changes
-    /// while the queue is locked.
+    /// Number of the next delivery. Those in the queue have the numbers before it, without gaps. Changed only while the
+    /// queue is locked.
     end: AtomicU64,
-    /// Something is in the queue, or is being delivered.
+    /// True while deliveries are in the queue or being delivered.
     has_deliveries: AtomicBool,
-    /// What is in the queue or being delivered.
+    /// Bytes in the queue or being delivered.
     bytes: AtomicUsize,
 }
 
@@ -101,7 +101,7 @@ impl Delivery {
 }
 
 impl Index {
-    /// Adds the deliveries that are not in it. `first` is the number of the first one in the queue.
+    /// Adds the deliveries that are not indexed yet. `first` is the number of the first one in the queue.
     fn extend(&mut self, deliveries: &VecDeque<Delivery>, first: u64) {
         if self.len > 2 * deliveries.len() {
             self.clear();
@@ -120,7 +120,7 @@ impl Index {
         self.end = first + deliveries.len() as u64;
     }
 
-    /// The deliveries to a connection from this number on, in their order.
+    /// Returns the numbers of the deliveries to a connection from `from` on, in order.
     fn numbers(&self, subscriptions: &Subscriptions, from: u64) -> Vec<u64> {
         let named = Kind::ALL.into_iter().flat_map(|kind| {
             let of_kind = &self.by_kind[kind as usize];
@@ -142,7 +142,7 @@ impl Index {
 }
 
 impl Inbox {
-    /// Adds a delivery. Returns whether the worker has to be notified.
+    /// Adds a delivery. Returns true if the worker has to be notified.
     pub(super) fn post(&self, delivery: Delivery) -> bool {
         self.bytes.fetch_add(delivery.bytes(), Ordering::Relaxed);
         let mut queue = self.queue.lock();
@@ -151,7 +151,7 @@ impl Inbox {
         !self.has_deliveries.swap(true, Ordering::AcqRel)
     }
 
-    /// The number of the next delivery.
+    /// Returns the number of the next delivery.
     #[inline]
     pub(super) fn end(&self) -> u64 {
         self.end.load(Ordering::Acquire)
@@ -162,7 +162,7 @@ impl Inbox {
         self.has_deliveries.load(Ordering::Relaxed)
     }
 
-    /// What is in the queue or being delivered.
+    /// Returns the bytes in the queue or being delivered.
     pub(super) fn bytes(&self) -> usize {
         self.bytes.load(Ordering::Relaxed)
     }
@@ -178,7 +178,7 @@ impl Inbox {
         Some(Pending { to, count: deliveries.len(), bytes: self.bytes() })
     }
 
-    /// Visits the deliveries in the queue that a connection has not seen, and returns the number behind the last one.
+    /// Visits the queued deliveries that a connection has not seen. Returns the number after the last one.
     pub(super) fn each_unseen(
         &self,
         subscriptions: &mut Subscriptions,
@@ -204,7 +204,7 @@ impl Inbox {
         end
     }
 
-    /// Takes out the next deliveries that go to the same receivers.
+    /// Removes and returns the next deliveries with the same receivers.
     pub(super) fn next_run(&self) -> Option<Run> {
         let Queue { deliveries: queue, index } = &mut *self.queue.lock();
         let first_number = self.end() - queue.len() as u64;
@@ -226,7 +226,7 @@ impl Inbox {
         Some(Run::new(first_number, first, frames))
     }
 
-    /// A run has been delivered.
+    /// Notes that a run has been delivered.
     pub(super) fn done(&self, run: &Run) {
         self.bytes.fetch_sub(run.bytes(), Ordering::Relaxed);
     }

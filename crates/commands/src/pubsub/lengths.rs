@@ -1,4 +1,4 @@
-//! How many names there are of each length.
+//! Number of names of each length.
 
 use std::collections::BTreeMap;
 
@@ -7,12 +7,12 @@ use std::collections::BTreeMap;
 pub(super) struct Lengths(BTreeMap<usize, usize>);
 
 impl Lengths {
-    /// A name of this length comes.
+    /// Adds a name of this length.
     pub(super) fn add(&mut self, len: usize) {
         *self.0.entry(len).or_default() += 1;
     }
 
-    /// One of those goes.
+    /// Removes a name of this length.
     pub(super) fn remove(&mut self, len: usize) {
         if let Some(count) = self.0.get_mut(&len) {
             *count -= 1;
@@ -22,12 +22,12 @@ impl Lengths {
         }
     }
 
-    /// The lengths up to this one that there are, in ascending order.
+    /// Returns the existing lengths up to `len`, in ascending order.
     pub(super) fn up_to(&self, len: usize) -> impl Iterator<Item = usize> {
         self.0.range(..=len).map(|(len, _)| *len)
     }
 
-    /// The greatest one; 0 without any name.
+    /// Returns the greatest length; 0 without any name.
     pub(super) fn max(&self) -> usize {
         self.0.last_key_value().map_or(0, |(len, _)| *len)
     }

@@ -1,22 +1,21 @@
-//! Publish/subscribe: the subscribers of each channel, and how a message reaches them. It knows no
-//! socket.
+//! Publish/subscribe: the subscribers of each channel, and the delivery of messages to them. This module knows no
+//! sockets.
 //!
-//! A message takes two steps. The publisher, on any thread, looks up which workers have receivers, and posts a
-//! delivery to the inbox of each. Every worker keeps a map of its own from names to connections
-//! (`Receivers`) and delivers from there. So a publisher never waits for a reader, no message goes through
-//! connections that do not want it, and its bytes are encoded once.
+//! A message takes two steps. The publisher, on any thread, looks up the workers with receivers and posts a delivery to
+//! the inbox of each. Every worker has its own map from names to connections (`Receivers`) and delivers from there. So
+//! a publisher never waits for a reader, connections only see messages that they subscribe to, and each message is
+//! encoded once.
 //!
 //! Invariants:
-//! * A channel's lock is held while its subscriptions change and while a message for it is posted, or enters the
-//!   backlog. So `PUBLISH` returns exactly the number of subscriptions that get the message, and the messages of a
-//!   channel reach all its subscribers in the same order.
-//! * Deliveries of a worker have consecutive numbers. A connection has seen those below
-//!   `Subscriptions::seen`: it gets each of the others once, by its worker or, around its own commands, by
-//!   [`PubSub::catch_up`].
-//! * Locks are taken in this order: channel, patterns or backlog, prefixes, receivers, inbox. None of the keyspace's is
-//!   taken while one is held, so [`PubSub::publish`] may be called with shards locked.
+//! * A channel's lock is held while its subscriptions change and while a message for it is posted or enters the
+//!   backlog. So `PUBLISH` returns exactly the number of subscriptions that get the message, and all subscribers get
+//!   the messages of a channel in one order.
+//! * Deliveries of a worker have consecutive numbers. A connection has seen those below `Subscriptions::seen`. It gets
+//!   each of the others once, from its worker or, before and after its own commands, from [`PubSub::catch_up`].
+//! * Locks are taken in this order: channel, patterns or backlog, prefixes, receivers, inbox. No lock of the keyspace
+//!   is taken while one of them is held, so [`PubSub::publish`] may be called with shards locked.
 //!
-//! Invalidations for clients that cache keys take the same way (`trackers`).
+//! Invalidations for clients that cache keys use the same path (`trackers`).
 
 mod backlog;
 mod frame;
@@ -58,7 +57,7 @@ pub use self::run::Run;
 pub use self::subscriptions::Subscriptions;
 pub use self::trackers::{Invalidation, Redirect, Tracker, TrackingMode};
 
-/// Patterns that a publisher matches before it checks for changed subscriptions, about 100 µs of work.
+/// Number of patterns that a publisher matches before it checks for changed subscriptions, about 100 µs of work.
 const PATTERNS_PER_STEP: usize = 1_000;
 
 /// All subscriptions, and the messages on their way.
@@ -66,45 +65,45 @@ pub struct PubSub {
     channels: Registry,
     shard_channels: Registry,
     patterns: RwLock<Patterns>,
-    /// How many these are, to be read without the lock.
+    /// Number of patterns, readable without the lock.
     pattern_count: AtomicUsize,
-    /// The length of the longest one, in the same way.
+    /// Length of the longest pattern, readable without the lock.
     pattern_len_max: AtomicUsize,
-    /// Bytes of all names that are subscribed to.
+    /// Bytes of all names with subscriptions.
     name_bytes: AtomicUsize,
     trackers: Trackers,
-    /// Learns who tracks keys.
+    /// Listener that is told if any client tracks keys.
     tracking: OnceLock<Box<dyn TrackingListener>>,
-    /// They may not know the names of all keys.
+    /// Users whose rights limit the key names that clients are told.
     users: OnceLock<Arc<Users>>,
     /// Messages that many patterns may match.
     backlog: Backlog,
     workers: Box<[Worker]>,
-    /// Makes a worker deliver what is in its inbox.
+    /// Notifies a worker that its inbox has deliveries.
     wake: OnceLock<Wake>,
 }
 
 type Wake = Box<dyn Fn(u16) + Send + Sync>;
 
-/// Learns whether there are clients to be told of changes. Called with a lock, so that it learns that in order.
+/// Is told if there are clients to notify of changes. Called with a lock held, so that the calls are in order.
 pub trait TrackingListener: Send + Sync {
-    /// Whether any client tracks keys.
+    /// `is_any` is true if any client tracks keys.
     fn has_trackers(&self, is_any: bool);
 
-    /// Whether any client is told of every change.
+    /// `is_any` is true if any client is told of every change.
     fn has_prefixes(&self, is_any: bool);
 }
 
-/// What belongs to one worker.
+/// Data of one worker.
 #[derive(Default)]
 struct Worker {
     inbox: Inbox,
-    /// Locked by this worker alone, except for figures.
+    /// Locked only by this worker, except for statistics.
     receivers: Mutex<Receivers>,
 }
 
 impl PubSub {
-    /// Without subscriptions.
+    /// Creates it without subscriptions.
     #[must_use]
     pub fn new(workers: usize) -> Self {
         Self {
@@ -123,25 +122,24 @@ impl PubSub {
         }
     }
 
-    /// Sets how a worker is notified that its inbox is no longer empty. A second call has no
-    /// effect.
+    /// Sets the function that notifies a worker when its inbox is no longer empty. A second call has no effect.
     pub fn on_delivery(&self, wake: impl Fn(u16) + Send + Sync + 'static) {
         let _ = self.wake.set(Box::new(wake));
     }
 
-    /// Sets whose rights limit the names of keys that clients are told. A second call has no effect.
+    /// Sets the users whose rights limit the key names that clients are told. A second call has no effect.
     pub fn set_users(&self, users: &Arc<Users>) {
         let _ = self.users.set(Arc::clone(users));
     }
 
-    /// Sets who learns whether clients track keys. A second call has no effect.
+    /// Sets the listener that is told if clients track keys. A second call has no effect.
     pub fn on_tracking(&self, listener: impl TrackingListener + 'static) {
         let _ = self.tracking.set(Box::new(listener));
     }
 
-    /// Sends `message` to the subscribers of `channel` and of the patterns that match it, from any thread.
-    /// Returns how many subscriptions get it. `from` is the worker that this is called on: it looks into its
-    /// inbox at the end of its turn, and need not be woken.
+    /// Sends `message` to the subscribers of `channel` and of the patterns that match it, from any thread. Returns the
+    /// number of subscriptions that get it. `from` is the calling worker: it checks its inbox at the end of its turn,
+    /// and need not be notified.
     pub fn publish(&self, channel: &[u8], message: &[u8], from: Option<u16>) -> usize {
         if !self.has_subscribers() {
             return 0;
@@ -156,7 +154,7 @@ impl PubSub {
         self.publish_locked(&audiences, channel, message, from)
     }
 
-    /// The channel is locked.
+    /// Posts a message. The channel is locked.
     fn publish_locked(
         &self,
         audiences: &Channels,
@@ -177,17 +175,17 @@ impl PubSub {
         post.count
     }
 
-    /// Like [`PubSub::publish`], for so many patterns that matching them takes long: they are matched without
-    /// a lock, in steps, once all messages before this one are published. A client that subscribes or unsubscribes
-    /// meanwhile may or may not get the message, but the count is right.
+    /// Like [`PubSub::publish`], for so many patterns that matching takes long. They are matched in steps without a
+    /// lock, after all earlier messages are published. A client that subscribes or unsubscribes meanwhile may or may
+    /// not get the message, but the count is right.
     pub fn publish_in_steps(&self, channel: &[u8], message: &[u8]) -> usize {
         let count = self.enter_backlog(&mut self.channels.lock(channel), channel, message);
         self.wait_for(&count)
     }
 
-    /// Publishes a message whose sender does not wait, from any thread. If more than `work` would have to be done for
-    /// it (see [`PubSub::weight_of_patterns`]), or older messages wait, it is published later, if there is a thread for
-    /// that. So the messages of one thread keep their order. Returns how much was done of `work`.
+    /// Publishes a message whose sender does not wait, from any thread. If this takes more than `work` (see
+    /// [`PubSub::weight_of_patterns`]), or older messages wait, the publishing thread does it later, if there is one.
+    /// So the messages of one thread keep their order. Returns the part of `work` that was used.
     pub fn notify(&self, channel: &[u8], message: &[u8], work: usize) -> usize {
         if !self.has_subscribers() {
             return 0;
@@ -207,13 +205,13 @@ impl PubSub {
         0
     }
 
-    /// Publishes the next message that waits because of many patterns, when there is one. Returns whether more may
-    /// come. A thread calls it again and again, between [`PubSub::set_publisher`] with `true` and with `false`.
+    /// Waits for the next message in the backlog and publishes it. Returns false if there is no publisher any more. A
+    /// thread calls it in a loop, between [`PubSub::set_publisher`] with `true` and with `false`.
     pub fn publish_next(&self) -> bool {
         self.backlog.publish_next(|queued| self.publish_queued(queued))
     }
 
-    /// There is a thread that publishes what waits, or no longer.
+    /// Sets whether there is a thread that publishes the backlog.
     pub fn set_publisher(&self, is_there: bool) {
         self.backlog.set_publisher(is_there);
     }
@@ -227,7 +225,7 @@ impl PubSub {
         self.backlog.wait_for(count, |queued| self.publish_queued(queued))
     }
 
-    /// No other message of its channel is published meanwhile.
+    /// Publishes a message from the backlog. No other message of its channel is published meanwhile.
     fn publish_queued(&self, Queued { channel, message, .. }: &Queued) -> usize {
         let count = self.post_in_steps(channel, message);
         self.channels.lock(channel).count_published(channel);
@@ -264,8 +262,8 @@ impl PubSub {
         post.count
     }
 
-    /// How much work it is to find the patterns that match `channel`, in patterns of usual length. What is not
-    /// above `enough` need not be exact. To wait for other messages of the channel may take any time.
+    /// Returns the work to find the patterns that match `channel`, in patterns of usual length. A result up to `enough`
+    /// may be inexact. Waiting for other messages of the channel counts as unlimited.
     #[must_use]
     pub fn weight_of_patterns(&self, channel: &[u8], enough: usize) -> usize {
         if !self.backlog.is_empty() && self.channels.lock(channel).has_waiting(channel) {
@@ -274,7 +272,7 @@ impl PubSub {
         self.weight(channel, enough)
     }
 
-    /// The most that this can be.
+    /// Returns an upper bound of this work.
     fn weight_bound(&self, channel: &[u8]) -> usize {
         let longest = self.pattern_len_max.load(Ordering::Relaxed);
         self.count(Kind::Pattern).saturating_mul(patterns::weight(longest, channel.len()))
@@ -293,7 +291,7 @@ impl PubSub {
         weight
     }
 
-    /// Sends `message` to the subscribers of a shard's channel; see [`PubSub::publish`].
+    /// Sends `message` to the subscribers of a shard channel; see [`PubSub::publish`].
     pub fn publish_to_shard(&self, channel: &[u8], message: &[u8], from: Option<u16>) -> usize {
         if self.shard_channels.is_empty() {
             return 0;
@@ -305,7 +303,7 @@ impl PubSub {
         post.count
     }
 
-    /// Whether workers are so far behind with deliveries, or so much waits to be matched, that publishers have to wait.
+    /// Returns true if publishers have to wait because too many deliveries or too much matching work is pending.
     /// Callers of [`PubSub::publish`] that can wait do so.
     #[must_use]
     #[inline]
@@ -313,7 +311,7 @@ impl PubSub {
         self.workers.iter().any(|worker| worker.inbox.is_full()) || self.backlog.is_full()
     }
 
-    /// Adds a subscription of a connection. What was published before is written to `output` first.
+    /// Adds a subscription of a connection. Writes the messages published before to `output` first.
     pub fn subscribe(
         &self,
         subscriptions: &mut Subscriptions,
@@ -338,7 +336,7 @@ impl PubSub {
         });
     }
 
-    /// Removes a subscription of a connection. What was published before is written to `output` first.
+    /// Removes a subscription of a connection. Writes the messages published before to `output` first.
     pub fn unsubscribe(
         &self,
         subscriptions: &mut Subscriptions,
@@ -399,8 +397,8 @@ impl PubSub {
         }
     }
 
-    /// Writes what was published for a connection so far, and that its worker has yet to deliver. Called by
-    /// the connection's worker, between two replies.
+    /// Writes the messages that were published for a connection and are not delivered yet. The connection's worker
+    /// calls it between two replies.
     pub fn catch_up(&self, subscriptions: &mut Subscriptions, output: &mut Output, proto: Proto) {
         let worker = &self.workers[usize::from(subscriptions.conn.worker)];
         if worker.inbox.end() == subscriptions.seen {
@@ -424,7 +422,7 @@ impl PubSub {
         self.redirect(subscriptions);
     }
 
-    /// Writes what a connection has not seen of a run of messages, and returns how many bytes. Called by its worker.
+    /// Writes the unseen messages of a run for a connection, and returns their bytes. Called by its worker.
     pub fn receive(
         &self,
         run: &Run,
@@ -450,7 +448,7 @@ impl PubSub {
         self.redirect(subscriptions);
     }
 
-    /// Sends on what a connection has redirected.
+    /// Forwards the invalidations that a connection has redirected.
     fn redirect(&self, subscriptions: &mut Subscriptions) {
         for delivery in subscriptions.redirected.drain(..) {
             let To::Client(conn) = delivery.to else { continue };
@@ -458,14 +456,14 @@ impl PubSub {
         }
     }
 
-    /// Begins to track keys for a connection, or changes how.
+    /// Begins to track keys for a connection, or changes its tracking mode.
     pub fn track(&self, subscriptions: &mut Subscriptions, tracker: Tracker) {
         let is_broadcast = tracker.mode == TrackingMode::Broadcast;
         subscriptions.tracker = Some(tracker);
         self.trackers.add(subscriptions.conn, is_broadcast, |is_any| self.note_trackers(is_any));
     }
 
-    /// Tracks no more keys for a connection.
+    /// Stops tracking keys for a connection.
     pub fn untrack(&self, subscriptions: &mut Subscriptions) {
         subscriptions.tracker = None;
         self.trackers.remove(subscriptions.conn, |is_any| self.note_trackers(is_any));
@@ -477,20 +475,20 @@ impl PubSub {
         }
     }
 
-    /// How many connections track keys.
+    /// Returns the number of connections that track keys.
     #[inline]
     #[must_use]
     pub fn tracker_count(&self) -> usize {
         self.trackers.count()
     }
 
-    /// Whether the connection of this client tracks the keys that it reads.
+    /// Returns true if the connection of this client tracks the keys that it reads.
     #[must_use]
     pub fn tracks(&self, client: u64) -> bool {
         self.trackers.reader(client).is_some()
     }
 
-    /// Tells those that track them that these keys have changed, from any thread.
+    /// Tells the clients that track these keys that they have changed, from any thread.
     pub fn invalidate(&self, keys: &[InvalidatedKey]) {
         for key in keys {
             let mut frame = None;
@@ -511,7 +509,7 @@ impl PubSub {
         }
     }
 
-    /// Tells of keys by their prefixes: neighbours that one client has changed are one message.
+    /// Tells clients of changed keys by prefixes. Adjacent keys that one client has changed share a message.
     fn broadcast(&self, keys: &[InvalidatedKey]) {
         let prefixes = self.trackers.prefixes().read();
         for of_client in keys.chunk_by(|one, next| one.changed_by() == next.changed_by()) {
@@ -532,7 +530,7 @@ impl PubSub {
         }
     }
 
-    /// Tells all that track keys that all keys may have changed, from any thread.
+    /// Tells all clients that track keys that all keys may have changed, from any thread.
     pub fn invalidate_all(&self) {
         self.trackers.each(|conn| {
             let frame = Frame::Invalidation(Invalidation::ALL);
@@ -540,7 +538,7 @@ impl PubSub {
         });
     }
 
-    /// Posts a delivery to a worker. It is woken if it is not `from`, the one that this is called on.
+    /// Posts a delivery to a worker, and notifies it unless it is the calling worker `from`.
     fn post(&self, worker: u16, delivery: Delivery, from: Option<u16>) {
         let is_first = self.workers[usize::from(worker)].inbox.post(delivery);
         if is_first
@@ -551,22 +549,22 @@ impl PubSub {
         }
     }
 
-    /// Whether a worker has something to deliver.
+    /// Returns true if a worker has deliveries.
     #[must_use]
     #[inline]
     pub fn has_deliveries(&self, worker: usize) -> bool {
         self.workers[worker].inbox.has_deliveries()
     }
 
-    /// What a worker has to deliver, unless it is about to.
+    /// Returns the pending deliveries of a worker, unless it is delivering.
     #[must_use]
     pub fn pending(&self, worker: usize) -> Option<Pending> {
         let Worker { inbox, receivers } = &self.workers[worker];
         if receivers.lock().current.is_some() { None } else { inbox.pending() }
     }
 
-    /// Hands the deliveries of a worker to `give`, each with every receiver, until this has cost `budget`.
-    /// Called by this worker. `give` returns what it has cost.
+    /// Calls `give` with the deliveries of a worker and each receiver, until the total cost reaches `budget`. `give`
+    /// returns its cost. Only this worker calls it.
     pub fn deliver(
         &self,
         worker: usize,
@@ -583,8 +581,8 @@ impl PubSub {
                 To::Named(kind, name) => receivers.of(*kind, name),
                 To::Client(conn) => std::slice::from_ref(conn),
             };
-            // From the end to the beginning: when a connection goes, the last one takes its place, which has
-            // got the run; and those that come have seen it.
+            // The list is processed from its end: when a connection leaves, the last one takes its index, and that one
+            // already has the run. Connections that join have seen the run.
             run.left = run.left.min(conns.len());
             while run.left > 0 && spent < budget {
                 run.left -= 1;
@@ -598,8 +596,8 @@ impl PubSub {
         }
     }
 
-    /// Memory that all connections share, in bytes: the names that they subscribe to, and messages on their way. What
-    /// a subscription takes beside its name counts as memory of its client.
+    /// Returns the memory in bytes that all connections share: names with subscriptions, and messages on their way. All
+    /// other memory of a subscription counts as memory of its client.
     #[must_use]
     pub fn memory_bytes(&self) -> usize {
         let inboxes: usize = self.workers.iter().map(|worker| worker.inbox.bytes()).sum();
@@ -621,7 +619,7 @@ impl PubSub {
         }
     }
 
-    /// The channels that have subscribers, as far as `select` wants them.
+    /// Returns the channels with subscribers for which `select` returns true.
     pub fn channels(&self, kind: Kind, mut select: impl FnMut(&Name) -> bool) -> Vec<Name> {
         let mut names = Vec::new();
         self.registry(kind).each(|name| {
@@ -632,13 +630,13 @@ impl PubSub {
         names
     }
 
-    /// How many subscribers a channel has, not counting those of patterns.
+    /// Returns the number of subscribers of a channel, without those of patterns.
     #[must_use]
     pub fn subscribers(&self, kind: Kind, channel: &[u8]) -> usize {
         self.registry(kind).lock(channel).get(channel).map_or(0, |(_, audience)| audience.count())
     }
 
-    /// How many subscriptions would get a message of a channel.
+    /// Returns the number of subscriptions that would get a message of a channel.
     #[must_use]
     pub fn receivers(&self, kind: Kind, channel: &[u8]) -> usize {
         let mut count = self.subscribers(kind, channel);
@@ -655,7 +653,7 @@ impl PubSub {
         }
     }
 
-    /// A connection of a worker without subscriptions yet.
+    /// Creates the state of a connection of a worker, without subscriptions.
     #[must_use]
     pub fn newcomer(&self, conn: ConnAddress) -> Subscriptions {
         Subscriptions::new(conn, self.users.get().cloned())
@@ -668,7 +666,7 @@ struct Post<'a> {
     channel: &'a [u8],
     message: &'a [u8],
     from: Option<u16>,
-    /// Encoded when there is a receiver.
+    /// Encoded for the first receiver.
     encoded: Option<Message>,
     count: usize,
 }

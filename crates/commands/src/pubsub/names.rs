@@ -1,11 +1,11 @@
-//! What is subscribed to, by its kind and its name.
+//! Kinds and names of subscriptions.
 
 use std::sync::Arc;
 
-/// The name of a channel or a pattern, shared by all its holders.
+/// The name of a channel or a pattern, shared by all users.
 pub type Name = Arc<[u8]>;
 
-/// What is subscribed to.
+/// Kind of a subscription.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 #[repr(usize)]
 pub enum Kind {
@@ -13,7 +13,7 @@ pub enum Kind {
     Channel,
     /// All channels that match a pattern: `PSUBSCRIBE`.
     Pattern,
-    /// A channel of a shard, of which there is one: `SSUBSCRIBE`.
+    /// A shard channel: `SSUBSCRIBE`. There is one shard.
     ShardChannel,
     /// All keys with a prefix: `CLIENT TRACKING ON BCAST`.
     Prefix,
@@ -22,23 +22,23 @@ pub enum Kind {
 impl Kind {
     /// All kinds.
     pub const ALL: [Self; 4] = [Self::Channel, Self::Pattern, Self::ShardChannel, Self::Prefix];
-    /// Those of messages.
+    /// The kinds that receive messages.
     pub const SUBSCRIBED: [Self; 3] = [Self::Channel, Self::Pattern, Self::ShardChannel];
 }
 
-/// Names of one kind, locked, with how many subscribe to them.
+/// Locked names of one kind, with the numbers of their subscriptions.
 pub(super) trait Audiences {
     /// Adds a subscription.
     fn add(&mut self, name: &[u8], worker: u16) -> Added;
 
-    /// Removes one of those that were added. Whether it was the last one of the name.
+    /// Removes a subscription. Returns true if it was the last one of the name.
     fn remove(&mut self, name: &[u8], worker: u16) -> bool;
 }
 
 /// A name to which a subscription was added.
 pub(super) struct Added {
-    /// As all share it.
+    /// The shared copy of the name.
     pub(super) name: Name,
-    /// There was no other subscription.
+    /// True if it is the first subscription to the name.
     pub(super) is_new: bool,
 }

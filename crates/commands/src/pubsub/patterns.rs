@@ -1,7 +1,7 @@
 //! Patterns that have subscribers, found by the channels that they match.
 //!
-//! Patterns are ordered by their literal prefixes: `user:*` matches only what begins with `user:`. So those that
-//! can match a channel are those whose prefix is one of the channel's, and the others are not looked at.
+//! Patterns are ordered by their literal prefixes: `user:*` only matches names that begin with `user:`. So only
+//! patterns whose prefix is a prefix of the channel can match, and a search skips all others.
 
 use std::borrow::Borrow;
 use std::cmp::Ordering;
@@ -28,11 +28,11 @@ struct Pattern {
     prefix_len: usize,
 }
 
-/// Where a visit of candidates goes on: behind this pattern, or from the beginning.
+/// Position at which a visit of candidates continues: after this pattern, or at the beginning.
 #[derive(Default)]
 pub(super) struct Resume(Option<Name>);
 
-/// What has a position in the order: prefixes first, then patterns of one prefix by all their bytes.
+/// Something with a position in the order: first by prefix, then by all bytes of the pattern.
 trait Ordered {
     fn position(&self) -> (&[u8], Rank<'_>);
 }
@@ -40,9 +40,9 @@ trait Ordered {
 /// A position among the patterns of one prefix.
 #[derive(PartialEq, Eq, PartialOrd, Ord)]
 enum Rank<'a> {
-    /// Of this pattern.
+    /// The position of this pattern.
     At(&'a [u8]),
-    /// Behind all of them.
+    /// The position after all of them.
     End,
 }
 
@@ -52,7 +52,7 @@ impl Ordered for Pattern {
     }
 }
 
-/// Of a pattern that is looked for.
+/// A pattern to search for.
 struct Sought<'a>(&'a [u8]);
 
 impl Ordered for Sought<'_> {
@@ -61,7 +61,7 @@ impl Ordered for Sought<'_> {
     }
 }
 
-/// In front of all patterns with this prefix.
+/// The position before all patterns with this prefix.
 struct Begin<'a>(&'a [u8]);
 
 impl Ordered for Begin<'_> {
@@ -70,7 +70,7 @@ impl Ordered for Begin<'_> {
     }
 }
 
-/// Behind all patterns with this prefix, and in front of those with longer ones.
+/// The position after all patterns with this prefix, and before those with longer prefixes.
 struct End<'a>(&'a [u8]);
 
 impl Ordered for End<'_> {
@@ -125,19 +125,19 @@ impl PartialEq for Pattern {
 
 impl Eq for Pattern {}
 
-/// How many bytes of a pattern stand for themselves, up to the first special one.
+/// Returns the length of the literal prefix, up to the first special byte.
 fn literal_prefix_len(pattern: &[u8]) -> usize {
     pattern.iter().position(|byte| b"*?[\\".contains(byte)).unwrap_or(pattern.len())
 }
 
-/// Whether a pattern matches a channel.
+/// Returns true if a pattern matches a channel.
 pub(super) fn is_match(pattern: &[u8], channel: &[u8]) -> bool {
     glob::matches(pattern, channel, Case::Sensitive)
 }
 
-/// How much work that is at most, in the time that short ones take.
+/// Returns an upper bound of the work of a match, in matches of short patterns.
 pub(super) fn weight(pattern_len: usize, channel_len: usize) -> usize {
-    /// Steps of matching in that time.
+    /// Matching steps in the time of a short match.
     const STEPS: usize = 256;
     1 + pattern_len.saturating_mul(channel_len) / STEPS
 }
@@ -151,12 +151,12 @@ impl Patterns {
         self.map.is_empty()
     }
 
-    /// The length of the longest one.
+    /// Returns the length of the longest pattern.
     pub(super) fn len_max(&self) -> usize {
         self.lens.max()
     }
 
-    /// The subscriptions to a pattern.
+    /// Returns the subscriptions to a pattern.
     pub(super) fn get(&self, pattern: &[u8]) -> Option<&Audience> {
         self.map.get(&Sought(pattern) as &dyn Ordered)
     }
@@ -174,7 +174,7 @@ impl Patterns {
         });
     }
 
-    /// Visits the patterns that may match `channel`, each with the position behind it, until `visit` breaks.
+    /// Visits the patterns that may match `channel`, each with the position after it, until `visit` breaks.
     pub(super) fn candidates(
         &self,
         channel: &[u8],
@@ -186,14 +186,14 @@ impl Patterns {
         })
     }
 
-    /// Visits the patterns whose prefix is one of the channel's, longest prefixes first.
+    /// Visits the patterns whose prefix is a prefix of the channel, longest prefixes first.
     fn visit(
         &self,
         channel: &[u8],
         resume: Resume,
         visit: &mut dyn FnMut(&Pattern, &Audience) -> ControlFlow<()>,
     ) -> ControlFlow<()> {
-        // All prefixes that are left to visit are at most so long.
+        // Upper bound for the length of the remaining prefixes.
         let mut len_max = channel.len();
         if let Some(last) = resume.0 {
             let prefix = &last[..literal_prefix_len(&last)];
@@ -212,7 +212,7 @@ impl Patterns {
         while let Some(prefix) = self.last_prefix_up_to(&channel[..len_max]) {
             let common = channel.iter().zip(prefix).take_while(|(a, b)| a == b).count();
             if common < prefix.len() {
-                // No prefix between this one and the channel begins with more of the channel than this one.
+                // No prefix between this one and the channel shares more bytes with the channel than this one.
                 len_max = common;
                 continue;
             }
@@ -231,7 +231,7 @@ impl Patterns {
         ControlFlow::Continue(())
     }
 
-    /// The greatest prefix that is not behind `bytes`.
+    /// Returns the greatest prefix that is not after `bytes`.
     fn last_prefix_up_to(&self, bytes: &[u8]) -> Option<&[u8]> {
         let up_to = (Bound::Unbounded, Bound::Excluded(&End(bytes) as &dyn Ordered));
         let (pattern, _) = self.map.range::<dyn Ordered, _>(up_to).next_back()?;

@@ -1,4 +1,4 @@
-//! Which connections of one worker get the messages for a name.
+//! The connections of one worker that get the messages for a name.
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -7,22 +7,22 @@ use super::names::{Kind, Name};
 use super::run::Run;
 use crate::waiting::ConnAddress;
 
-/// Receivers of one name from which on they are found by an index.
+/// Number of receivers of a name from which on they are found by an index.
 const INDEXED_FROM: usize = 64;
 
 /// The receivers of one worker.
 #[derive(Default)]
 pub(super) struct Receivers {
     by_kind: [HashMap<Name, Conns>; Kind::ALL.len()],
-    /// What is being delivered, if that takes several turns.
+    /// The run that is being delivered, if it takes several turns.
     pub(super) current: Option<Run>,
 }
 
-/// Connections in no order, each once.
+/// Connections in any order, each once.
 #[derive(Default)]
 struct Conns {
     list: Vec<ConnAddress>,
-    /// Where in the list each is, if there are many.
+    /// Index of each connection in the list, if there are many.
     index: Option<HashMap<ConnAddress, usize>>,
 }
 
@@ -89,7 +89,7 @@ mod tests {
         }
         assert_eq!(receivers.of(Kind::Channel, &name).len(), last as usize);
         assert!(receivers.of(Kind::Pattern, &name).is_empty());
-        // From the middle in both directions, so that the last one moves again and again.
+        // From the middle in both directions, so that the last one moves many times.
         for id in (last / 2..last).chain((0..last / 2).rev()) {
             receivers.remove(Kind::Channel, &name, conn(id));
             receivers.remove(Kind::Channel, &name, conn(id));

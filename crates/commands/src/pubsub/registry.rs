@@ -1,4 +1,4 @@
-//! Channels that have subscribers, each with how many on which worker.
+//! Channels with subscribers, and the number of their subscriptions on each worker.
 
 use std::collections::HashMap;
 use std::hash::{BuildHasher, RandomState};
@@ -9,7 +9,7 @@ use parking_lot::{Mutex, MutexGuard};
 
 use super::names::{Added, Audiences, Name};
 
-/// Parts with a lock each, so that publishers on different channels seldom meet.
+/// Number of parts. Each has its own lock, so that publishers on different channels seldom contend.
 const PARTS: usize = 64;
 
 /// Channels of one kind.
@@ -22,13 +22,13 @@ pub(super) struct Registry {
 /// The channels of one part.
 pub(super) struct Channels {
     map: HashMap<Name, Audience>,
-    /// Channels with messages in the backlog, and how many.
+    /// Numbers of messages in the backlog, by channel.
     waiting: HashMap<Name, usize>,
-    /// Of all parts.
+    /// Number of channels of all parts.
     len: Arc<AtomicUsize>,
 }
 
-/// Subscriptions to one name: how many each worker has.
+/// Numbers of subscriptions to one name, by worker.
 #[derive(Default)]
 pub(super) struct Audience(Vec<(u16, u32)>);
 
@@ -44,7 +44,7 @@ impl Default for Registry {
 }
 
 impl Registry {
-    /// Locks a channel, whether or not it has subscribers.
+    /// Locks a channel. It need not have subscribers.
     pub(super) fn lock(&self, channel: &[u8]) -> MutexGuard<'_, Channels> {
         self.parts[self.hasher.hash_one(channel) as usize % PARTS].lock()
     }
@@ -54,7 +54,7 @@ impl Registry {
         self.len.load(Ordering::SeqCst)
     }
 
-    /// Whether there is no subscriber. A subscription that has been confirmed is seen.
+    /// Returns true if there is no subscriber. Confirmed subscriptions are always counted.
     #[inline]
     pub(super) fn is_empty(&self) -> bool {
         self.len() == 0
@@ -69,23 +69,23 @@ impl Registry {
 }
 
 impl Channels {
-    /// The subscriptions to a channel, if there are any.
+    /// Returns the subscriptions to a channel, if there are any.
     pub(super) fn get(&self, channel: &[u8]) -> Option<(&Name, &Audience)> {
         self.map.get_key_value(channel)
     }
 
-    /// Whether messages of a channel are in the backlog.
+    /// Returns true if messages of a channel are in the backlog.
     #[inline]
     pub(super) fn has_waiting(&self, channel: &[u8]) -> bool {
         !self.waiting.is_empty() && self.waiting.contains_key(channel)
     }
 
-    /// A message of a channel goes to the backlog.
+    /// Counts a message of a channel that enters the backlog.
     pub(super) fn count_waiting(&mut self, channel: &[u8]) {
         *self.waiting.entry(channel.into()).or_default() += 1;
     }
 
-    /// One of those has been published.
+    /// Counts a message of the backlog that has been published.
     pub(super) fn count_published(&mut self, channel: &[u8]) {
         if let Some(count) = self.waiting.get_mut(channel) {
             *count -= 1;
@@ -130,7 +130,7 @@ impl Audience {
         }
     }
 
-    /// Takes away a subscription; whether none is left.
+    /// Removes a subscription. Returns true if none is left.
     pub(super) fn remove(&mut self, worker: u16) -> bool {
         if let Some(at) = self.0.iter().position(|(of, _)| *of == worker) {
             self.0[at].1 -= 1;
@@ -141,12 +141,12 @@ impl Audience {
         self.0.is_empty()
     }
 
-    /// The workers that have some, and how many.
+    /// Returns the workers with subscriptions, and their numbers.
     pub(super) fn workers(&self) -> impl Iterator<Item = (u16, usize)> {
         self.0.iter().map(|(worker, count)| (*worker, *count as usize))
     }
 
-    /// How many there are.
+    /// Returns the number of subscriptions.
     pub(super) fn count(&self) -> usize {
         self.workers().map(|(_, count)| count).sum()
     }

@@ -1,4 +1,4 @@
-//! Neighbouring messages to the same receivers, which get them as one.
+//! Consecutive messages to the same receivers, which are written together.
 
 use std::cell::OnceCell;
 use std::sync::Arc;
@@ -10,7 +10,7 @@ use super::frame::{self, Frame, Part};
 use super::inbox::{Delivery, To};
 use super::subscriptions::Subscriptions;
 
-/// Frames beyond this are not joined: copying them would cost more than it saves.
+/// Size limit for joining frames: beyond it, the copy would cost more than it saves.
 pub(super) const RUN_BYTES_MAX: usize = 16 * 1024;
 
 /// Deliveries with consecutive numbers to the same receivers.
@@ -21,7 +21,7 @@ pub struct Run {
     frames: Vec<Frame>,
     /// All frames joined, in each protocol version.
     joined: [OnceCell<Arc<Vec<u8>>>; 2],
-    /// How many receivers have not got it.
+    /// Number of receivers that have not got it.
     pub(super) left: usize,
 }
 
@@ -32,17 +32,17 @@ impl Run {
         Self { to, first: first_number, frames, joined: Default::default(), left: usize::MAX }
     }
 
-    /// The number behind the last delivery.
+    /// Returns the number after the last delivery.
     fn end(&self) -> u64 {
         self.first + self.frames.len() as u64
     }
 
-    /// What its deliveries took in an inbox.
+    /// Returns the bytes of its deliveries in an inbox.
     pub(super) fn bytes(&self) -> usize {
         self.frames.iter().map(|frame| size_of::<Delivery>() + frame.len()).sum()
     }
 
-    /// Writes the messages that a subscriber has not seen, and returns how many bytes.
+    /// Writes the messages that a subscriber has not seen, and returns their bytes.
     pub(super) fn write(
         &self,
         subscriptions: &mut Subscriptions,
@@ -67,7 +67,7 @@ impl Run {
         output.written() - before
     }
 
-    /// Writes the messages for a connection without subscriptions, and returns how many bytes.
+    /// Writes the messages for a connection without subscriptions, and returns their bytes.
     pub(super) fn write_to_other(&self, output: &mut Output, proto: Proto) -> usize {
         let before = output.written();
         for frame in &self.frames {
@@ -78,7 +78,7 @@ impl Run {
         output.written() - before
     }
 
-    /// Writes the deliveries from this number on.
+    /// Writes the deliveries from number `seen` on.
     pub(super) fn write_unseen(
         &self,
         seen: u64,
@@ -91,7 +91,7 @@ impl Run {
         unseen.for_each(|frame| subscriptions.write(frame, output, proto));
     }
 
-    /// The messages, which come to other receivers than invalidations do.
+    /// Returns the messages. Invalidations have other receivers.
     fn parts(&self) -> impl Iterator<Item = &Part> {
         self.frames.iter().filter_map(|frame| match frame {
             Frame::Message(part) => Some(part),

@@ -1,4 +1,4 @@
-//! What one connection is told of.
+//! Subscriptions and key tracking of one connection.
 
 use std::collections::BTreeSet;
 use std::ops::Bound;
@@ -14,24 +14,24 @@ use super::trackers::{Invalidation, Tracker, TrackingMode, Way};
 use crate::acl::{Rights, Users};
 use crate::waiting::ConnAddress;
 
-/// The subscriptions of a connection, and whether it tracks keys. It is removed when there is nothing of that, so that
-/// a connection without any costs one pointer.
+/// The subscriptions of a connection, and its key tracking. It is removed when it is empty. So a connection without any
+/// costs one pointer.
 pub struct Subscriptions {
     pub(super) conn: ConnAddress,
     by_kind: [BTreeSet<Name>; Kind::ALL.len()],
-    /// The connection has got, or is not to get, the deliveries of its worker before this number.
+    /// Number of the first delivery of its worker that the connection has not seen.
     pub(super) seen: u64,
-    /// How it tracks keys, if it does.
+    /// Its key tracking, if any.
     pub(super) tracker: Option<Tracker>,
     /// Invalidations on their way to other connections.
     pub(super) redirected: Vec<Delivery>,
-    /// Rights of its user, and the users, among whom they are looked up again after a change.
+    /// Rights of its user. They are renewed from `users` after a change.
     rights: Rights,
     users: Option<Arc<Users>>,
 }
 
 impl Subscriptions {
-    /// Without any. Nothing is seen yet, for a connection may get what other connections redirect to it.
+    /// Creates it empty. `seen` starts at 0, because other connections may have redirected deliveries to this one.
     pub(super) fn new(conn: ConnAddress, users: Option<Arc<Users>>) -> Self {
         Self {
             conn,
@@ -44,53 +44,53 @@ impl Subscriptions {
         }
     }
 
-    /// Its client is another user, or has begun to track keys.
+    /// Sets the rights after its client has changed its user or has begun to track keys.
     pub fn set_rights(&mut self, rights: &Rights) {
         self.rights = rights.clone();
     }
 
-    /// Whether there is this one.
+    /// Returns true if it has this subscription.
     #[must_use]
     pub fn has(&self, kind: Kind, name: &[u8]) -> bool {
         self.by_kind[kind as usize].contains(name)
     }
 
-    /// How many there are of a kind.
+    /// Returns the number of subscriptions of a kind.
     #[must_use]
     pub fn count(&self, kind: Kind) -> usize {
         self.by_kind[kind as usize].len()
     }
 
-    /// How many there are of all kinds.
+    /// Returns the number of all subscriptions.
     pub(super) fn len(&self) -> usize {
         self.by_kind.iter().map(BTreeSet::len).sum()
     }
 
-    /// Whether there is none, and no key is tracked.
+    /// Returns true if it has no subscription and tracks no keys.
     #[must_use]
     pub fn is_empty(&self) -> bool {
         self.tracker.is_none() && self.by_kind.iter().all(BTreeSet::is_empty)
     }
 
-    /// Whether it subscribes to a channel or pattern.
+    /// Returns true if it subscribes to a channel or pattern.
     #[must_use]
     pub fn is_to_channels(&self) -> bool {
         Kind::SUBSCRIBED.into_iter().any(|kind| self.count(kind) > 0)
     }
 
-    /// The names of a kind, in their order.
+    /// Returns the names of a kind, in order.
     pub fn names(&self, kind: Kind) -> impl Iterator<Item = &Name> {
         self.by_kind[kind as usize].iter()
     }
 
-    /// One of its prefixes that begins with this one, or with which this one begins.
+    /// Returns one of its prefixes that begins with `prefix`, or is a prefix of it.
     #[must_use]
     pub fn overlapping_prefix(&self, prefix: &[u8]) -> Option<&Name> {
         let prefixes = &self.by_kind[Kind::Prefix as usize];
         if let Some(all) = prefixes.get(b"".as_slice()) {
             return Some(all);
         }
-        // The others do not overlap, so those that could are next to this one in their order.
+        // The others do not overlap, so candidates are adjacent to this one in the order.
         let bounds = (Bound::Unbounded, Bound::Excluded(prefix));
         let before = prefixes.range::<[u8], _>(bounds).next_back();
         let before = before.filter(|name| prefix.starts_with(name));
@@ -99,13 +99,13 @@ impl Subscriptions {
         before.or_else(|| next().filter(|name| name.starts_with(prefix)))
     }
 
-    /// How it tracks keys, if it does.
+    /// Returns its key tracking, if any.
     #[must_use]
     pub fn tracker(&self) -> Option<&Tracker> {
         self.tracker.as_ref()
     }
 
-    /// The same, to be changed by its connection.
+    /// Returns its key tracking for changes by its connection.
     pub fn tracker_mut(&mut self) -> Option<&mut Tracker> {
         self.tracker.as_mut()
     }
@@ -118,7 +118,7 @@ impl Subscriptions {
         self.by_kind[kind as usize].remove(name)
     }
 
-    /// Whether it is among the receivers of a delivery.
+    /// Returns true if it is among the receivers of a delivery.
     pub(super) fn gets(&self, to: &To) -> bool {
         match to {
             To::Named(kind, name) => self.has(*kind, name),
@@ -144,11 +144,11 @@ impl Subscriptions {
         if invalidation.is_redirected {
             return invalidation.write_redirected(self.is_to_channels(), output, proto);
         }
-        // It may have stopped tracking since.
+        // It may have stopped tracking in the meantime.
         let Some(tracker) = &mut self.tracker else { return };
         let visible;
         let invalidation = match tracker.mode {
-            // Of any other key it knows the name: it has read it.
+            // In other modes it knows the name of the key, because it has read it.
             TrackingMode::Broadcast => {
                 let users = self.users.as_ref().filter(|users| self.rights.are_old(users));
                 users.into_iter().for_each(|users| _ = self.rights.renew(users));

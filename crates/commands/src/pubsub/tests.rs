@@ -15,7 +15,7 @@ fn conn(worker: u16, id: u64) -> ConnAddress {
     ConnAddress { worker, slot: id as u32, id }
 }
 
-/// A connection, and how many messages it got for each subscription.
+/// A connection, with the number of messages that it got for each subscription.
 struct Subscriber {
     subscriptions: Subscriptions,
     output: Output,
@@ -36,7 +36,7 @@ impl Subscriber {
         pubsub.unsubscribe(subscriptions, kind, name.as_bytes(), output, Proto::Resp3);
     }
 
-    /// The payloads of all messages that it got since the last look.
+    /// Returns the payloads of all messages that it got since the last call.
     fn got(&mut self) -> Vec<String> {
         let output = std::mem::replace(&mut self.output, Output::new()).into_bytes();
         let (mut rest, mut payloads) = (&output[..], Vec::new());
@@ -50,7 +50,7 @@ impl Subscriber {
     }
 }
 
-/// Delivers for one turn, and returns how many connections were visited.
+/// Delivers for one turn, and returns the number of visited connections.
 fn turn(pubsub: &PubSub, worker: u16, budget: usize, all: &mut HashMap<u64, Subscriber>) -> usize {
     let mut visited = 0;
     pubsub.deliver(worker.into(), budget, |to, run| {
@@ -127,7 +127,7 @@ fn a_message_to_many_takes_several_turns_and_reaches_all() {
         .collect();
     assert_eq!(pubsub.publish(b"a", b"1", Some(0)), 100);
     assert_eq!(turn(&pubsub, 0, 40, &mut all), 40);
-    // Clients that leave and come meanwhile do not disturb others.
+    // Clients that leave and arrive meanwhile do not disturb others.
     for id in (0..100).step_by(3) {
         pubsub.leave(&mut all.remove(&id).expect("it is there").subscriptions);
     }
@@ -228,7 +228,7 @@ fn client(conn: ConnAddress) -> Arc<Client> {
     Arc::new(Client::new(Origin { conn, ..Origin::default() }, 0))
 }
 
-/// Has a worker deliver what it has, to connections with subscriptions and, as the map has it, to others.
+/// Makes a worker deliver its messages, to connections with subscriptions and, according to the map, to others.
 fn turn_with_others(
     pubsub: &PubSub,
     worker: u16,
@@ -261,7 +261,7 @@ fn what_is_redirected_comes_to_a_connection_with_and_without_subscriptions() {
     turn_with_others(&pubsub, 1, &mut all);
     let got = |all: &mut HashMap<u64, (_, Output)>, id| taken(&mut all.get_mut(&id).unwrap().1);
     assert_eq!((got(&mut all, 1), got(&mut all, 2)), (String::new(), ALL.to_owned()));
-    // It is on its way when the receiver subscribes to something: then it comes before that.
+    // It is on its way when the receiver subscribes to something. Then it arrives before the confirmation.
     pubsub.invalidate_all();
     turn_with_others(&pubsub, 0, &mut all);
     let (subscriptions, output) = all.get_mut(&2).unwrap();
@@ -317,7 +317,7 @@ fn prefixes_of_a_key_are_found_and_told_apart() {
     assert_eq!((pubsub.count(Kind::Prefix), of("user:1")), (0, vec![]));
 }
 
-/// Patterns of which none matches `a`, more than a publisher matches in one step.
+/// Patterns that do not match `a`, more than a publisher matches in one step.
 fn many_patterns(pubsub: &PubSub) -> Subscriber {
     let mut filler = Subscriber::new(pubsub, 0, 1000);
     for number in 0..2 * PATTERNS_PER_STEP {
@@ -358,7 +358,7 @@ fn all_subscribers_get_the_messages_of_a_channel_in_one_order() {
             })
             .collect();
         publishers.into_iter().for_each(|publisher| publisher.join().expect("it ends"));
-        // Behind all that was put off.
+        // After all deferred messages.
         counted.fetch_add(pubsub.publish_in_steps(b"a", b"3:0"), Ordering::Relaxed);
         pubsub.set_publisher(false);
     });
@@ -390,7 +390,7 @@ fn notifications_keep_their_order_when_some_are_put_off() {
     assert_eq!(pubsub.weight_of_patterns(b"x", 1000), usize::MAX);
     assert_eq!(pubsub.weight_of_patterns(b"z", 1000), 1);
     assert_eq!(pubsub.publish(b"z", b"at once", None), 1);
-    // It helps with what is before it, where there is no other way.
+    // It publishes earlier messages first, because there is no publishing thread.
     assert_eq!(pubsub.publish(b"y", b"3", None), 1);
     assert_eq!(pubsub.notify(b"x", b"4", 1000), 1);
     turn(&pubsub, 0, 100, &mut all);
@@ -429,7 +429,7 @@ fn a_long_pattern_weighs_as_long_as_it_is_there() {
     assert_eq!(pubsub.weight_bound(channel), before);
 }
 
-/// Names count once, however many subscribe to them; messages count until they are delivered.
+/// Names count once for all their subscribers; messages count until they are delivered.
 #[test]
 fn memory_is_counted_as_long_as_it_is_used() {
     let pubsub = PubSub::new(2);

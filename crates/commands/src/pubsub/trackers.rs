@@ -1,7 +1,7 @@
-//! Clients that track keys, and how invalidations reach them: see `docs/client-side-caching.md`.
+//! Clients that track keys, and the delivery of invalidations: see `docs/client-side-caching.md`.
 //!
-//! An invalidation goes to the connection that tracks, on its worker. That one knows how it wants to be told, and
-//! redirects the invalidation to another connection if it was asked to. So no other thread has to know either.
+//! An invalidation goes to the worker of the connection that tracks. Only this worker knows its tracking mode and the
+//! connection to which it redirects invalidations, if any.
 
 use std::collections::HashMap;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -18,56 +18,56 @@ use crate::acl::Rights;
 use crate::clients::Client;
 use crate::waiting::ConnAddress;
 
-/// Parts with a lock each, so that threads that change keys seldom meet.
+/// Number of parts. Each has its own lock, so that threads that change keys seldom contend.
 const PARTS: usize = 64;
 
-/// How a connection tracks keys.
+/// Key tracking of a connection.
 #[derive(Clone, Debug)]
 pub struct Tracker {
-    /// Of which keys it is told.
+    /// The keys it is told of.
     pub mode: TrackingMode,
-    /// It is not told of its own changes.
+    /// True if it is not told of its own changes.
     pub skips_own: bool,
-    /// The connection that is told in its place.
+    /// The connection that gets the invalidations instead.
     pub redirect: Option<Redirect>,
-    /// CLIENT CACHING was said, and holds for the next command.
+    /// True if CLIENT CACHING applies to the next command.
     pub caching: bool,
-    /// The other connection has ended.
+    /// True after the other connection has ended.
     pub is_broken: bool,
 }
 
-/// Of which keys a client is told.
+/// The keys a client is told of.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum TrackingMode {
-    /// Those that it has read.
+    /// Keys that it has read.
     Read,
-    /// Those that it has read after CLIENT CACHING YES.
+    /// Keys that it has read after CLIENT CACHING YES.
     OptIn,
-    /// Those that it has read, unless after CLIENT CACHING NO.
+    /// Keys that it has read, except after CLIENT CACHING NO.
     OptOut,
-    /// Those that begin with one of its prefixes.
+    /// Keys that begin with one of its prefixes.
     Broadcast,
 }
 
 /// A connection that gets the invalidations of another one.
 #[derive(Clone, Debug)]
 pub struct Redirect {
-    /// Its number.
+    /// Id of its client.
     pub id: u64,
     client: Weak<Client>,
 }
 
-/// Where an invalidation goes that has come to the connection that tracks.
+/// Destination of an invalidation after it has reached the connection that tracks.
 pub(super) enum Way {
     Nowhere,
     Here,
     To(ConnAddress),
-    /// To a client that has gone.
+    /// A client that has disconnected.
     Broken(u64),
 }
 
 impl Redirect {
-    /// To this client.
+    /// Redirects to this client.
     #[must_use]
     pub fn to(client: &Arc<Client>) -> Self {
         Self { id: client.id, client: Arc::downgrade(client) }
@@ -75,7 +75,7 @@ impl Redirect {
 }
 
 impl Tracker {
-    /// Whether it is told of the keys that the next command reads.
+    /// Returns true if it is told of changes of the keys that the next command reads.
     #[must_use]
     pub fn remembers_reads(&self) -> bool {
         match self.mode {
@@ -101,7 +101,7 @@ impl Tracker {
     }
 }
 
-/// Tells a client that its invalidations have nowhere to go.
+/// Tells a client that the target of its invalidations has disconnected.
 pub(super) fn write_broken(redirect: u64, output: &mut Output, proto: Proto) {
     if proto == Proto::Resp3 {
         let mut encoder = Encoder::new(output.buffer(), proto);
@@ -111,22 +111,22 @@ pub(super) fn write_broken(redirect: u64, output: &mut Output, proto: Proto) {
     }
 }
 
-/// What of all keys, or of some, is no longer what a client has read.
+/// Message that all keys, or some, may have changed since a client read them.
 #[derive(Clone)]
 pub struct Invalidation {
-    /// An array of the keys, encoded; all keys if there is none.
+    /// Encoded array of the keys; `None` for all keys.
     keys: Option<Arc<Vec<u8>>>,
     /// The client that has changed them, or 0.
     pub(super) changed_by: u64,
-    /// It has come from the connection that tracks.
+    /// True if the connection that tracks has forwarded it.
     pub(super) is_redirected: bool,
 }
 
 impl Invalidation {
-    /// All keys.
+    /// Invalidation of all keys.
     pub(crate) const ALL: Self = Self { keys: None, changed_by: 0, is_redirected: false };
 
-    /// These keys.
+    /// Creates an invalidation of these keys.
     pub(crate) fn of<'k>(keys: impl ExactSizeIterator<Item = &'k [u8]>, changed_by: u64) -> Self {
         let mut bytes = Vec::new();
         let mut encoder = Encoder::new(&mut bytes, Proto::Resp2);
@@ -135,7 +135,7 @@ impl Invalidation {
         Self { keys: Some(Arc::new(bytes)), changed_by, is_redirected: false }
     }
 
-    /// The part of it whose names a user may know.
+    /// Returns the part with keys that a user may see, if there are any.
     pub(super) fn visible_to(&self, rights: &Rights) -> Option<Self> {
         let Some(keys) = self.keys.as_ref().filter(|_| rights.are_restricted()) else {
             return Some(self.clone());
@@ -151,12 +151,12 @@ impl Invalidation {
         Self { is_redirected: true, ..self.clone() }
     }
 
-    /// Bytes, about.
+    /// Returns the approximate number of bytes.
     pub(super) fn len(&self) -> usize {
         64 + self.keys.as_ref().map_or(0, |keys| keys.len())
     }
 
-    /// Writes it for the connection that tracks, which must know push frames.
+    /// Writes it for the connection that tracks, if that knows push frames.
     pub(super) fn write(&self, output: &mut Output, proto: Proto) {
         if proto == Proto::Resp3 {
             let mut encoder = Encoder::new(output.buffer(), proto);
@@ -166,7 +166,7 @@ impl Invalidation {
         }
     }
 
-    /// Writes it for another connection, as a message if that has to have subscriptions.
+    /// Writes it for another connection, as a message if this one needs subscriptions.
     pub(super) fn write_redirected(&self, is_subscribed: bool, output: &mut Output, proto: Proto) {
         if proto == Proto::Resp2 && is_subscribed {
             let mut encoder = Encoder::new(output.buffer(), proto);
@@ -190,14 +190,14 @@ impl Invalidation {
 /// All connections that track keys.
 pub(super) struct Trackers {
     parts: [RwLock<HashMap<u64, TrackingConn>>; PARTS],
-    /// How many there are. Locked while that changes, so that listeners learn it in order.
+    /// Number of connections. Locked while it changes, so that listeners are called in order.
     count: Mutex<usize>,
-    /// The same to be read without the lock.
+    /// Copy of the number that is readable without the lock.
     seen_count: AtomicUsize,
     prefixes: RwLock<Prefixes>,
 }
 
-/// Where a connection is that tracks keys.
+/// A connection that tracks keys.
 #[derive(Clone, Copy)]
 struct TrackingConn {
     conn: ConnAddress,
@@ -220,7 +220,7 @@ impl Trackers {
         &self.parts[id as usize % PARTS]
     }
 
-    /// Adds a connection, or notes that it has changed its mode. `tell` is called if it is the first one.
+    /// Adds a connection, or notes that it has changed its mode. Calls `tell` if it is the first one.
     pub(super) fn add(&self, conn: ConnAddress, is_broadcast: bool, tell: impl FnOnce(bool)) {
         let mut count = self.count.lock();
         if self.part(conn.id).write().insert(conn.id, TrackingConn { conn, is_broadcast }).is_none()
@@ -229,7 +229,7 @@ impl Trackers {
         }
     }
 
-    /// Removes a connection. `tell` is called if it was the last one.
+    /// Removes a connection. Calls `tell` if it was the last one.
     pub(super) fn remove(&self, conn: ConnAddress, tell: impl FnOnce(bool)) {
         let mut count = self.count.lock();
         if self.part(conn.id).write().remove(&conn.id).is_some() {
@@ -256,13 +256,13 @@ impl Trackers {
         self.seen_count.load(Ordering::Relaxed)
     }
 
-    /// The connection of a client that is told of what it has read.
+    /// Returns the connection of a client that is told of the keys that it has read.
     pub(super) fn reader(&self, id: u64) -> Option<ConnAddress> {
         let tracking = *self.part(id).read().get(&id)?;
         (!tracking.is_broadcast).then_some(tracking.conn)
     }
 
-    /// Visits all of them.
+    /// Visits all connections.
     pub(super) fn each(&self, mut visit: impl FnMut(ConnAddress)) {
         for part in &self.parts {
             part.read().values().for_each(|tracking| visit(tracking.conn));
@@ -274,7 +274,7 @@ impl Trackers {
     }
 }
 
-/// Prefixes of keys, with the connections that want to be told of them.
+/// Prefixes of keys, with the connections that are told of changes under them.
 #[derive(Default)]
 pub(super) struct Prefixes {
     map: HashMap<Name, Audience>,
@@ -290,7 +290,7 @@ impl Prefixes {
         self.map.get_key_value(prefix)
     }
 
-    /// The prefixes of a key, with one lookup for each length that there is.
+    /// Returns the tracked prefixes of a key, with one lookup for each existing length.
     pub(super) fn of<'a>(&'a self, key: &'a [u8]) -> impl Iterator<Item = &'a Name> {
         let lens = self.lens.up_to(key.len());
         lens.filter_map(|len| self.map.get_key_value(&key[..len]).map(|(name, _)| name))

@@ -1,14 +1,14 @@
 //! Clients that wait until replicas have acknowledged their writes: WAIT, and WAITAOF with replicas.
 //!
-//! The last write of a client is at a position of the feed. Its offset in the stream is known once the thread that
-//! appends to the stream has passed that position ([`Confirmations::note_streamed`]); that thread then asks the
+//! The last write of a client has a position in the feed. Its offset in the stream is known when the thread that
+//! appends to the stream has passed that position ([`Confirmations::note_streamed`]). This thread then asks the
 //! replicas to acknowledge. The thread that receives an acknowledgement (`Kernel::serve_confirmed`) replies to the
-//! clients that have enough of them.
+//! clients that now have enough.
 //!
 //! A call without a connection waits on its own thread ([`Asker::Thread`]).
 //!
-//! **Invariant:** exactly one thread takes a client out of the list, and it ends the wait: a thread that replies, the
-//! worker at the timeout, or the worker that closes the connection.
+//! **Invariant:** exactly one thread removes a client from the list, and this thread ends the wait: a thread that
+//! replies, the worker at the timeout, or the worker that closes the connection.
 
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 use std::sync::mpsc::Sender;
@@ -21,45 +21,45 @@ use crate::replica_level::ReplicaLevel;
 use crate::reply::Reply;
 use crate::waiting::ReplyTo;
 
-/// What a client wants to be confirmed.
+/// The confirmation that a client waits for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Wanted {
-    /// That so many replicas have processed it.
+    /// A number of replicas has processed the write.
     Received {
-        /// How many.
+        /// Number of replicas.
         replicas: usize,
     },
-    /// That it is on the device here, and at so many replicas.
+    /// The write is on disk here, and at a number of replicas.
     Synced {
-        /// Where the log was, if there is one.
+        /// Position in the log to be synced here, if there is a log.
         here: Option<u64>,
-        /// Whether it is to be on the device here.
+        /// True if it must be on disk here.
         needs_here: bool,
-        /// How many replicas.
+        /// Number of replicas.
         replicas: usize,
     },
-    /// That replicas have it, before its own reply is sent.
+    /// Replicas have the write, before its own reply is sent.
     Level(ReplicaLevel),
 }
 
-/// What replicas are to be asked for.
+/// Question for the replicas.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Asks {
     /// Nothing.
     Nothing,
-    /// How far they are.
+    /// Their current offset.
     Received,
-    /// How far their logs are on the device, as soon as they are as far as now.
+    /// The offset up to which their logs are on disk, once that includes the current end of the stream.
     Logged,
 }
 
-/// What is confirmed.
+/// State of confirmations.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Confirmed {
     pub(crate) wanted: Wanted,
-    /// On the device here.
+    /// True if it is on disk here.
     pub(crate) is_here: bool,
-    /// Replicas that have it.
+    /// Number of replicas that have it.
     pub(crate) replicas: usize,
 }
 
@@ -73,11 +73,11 @@ pub struct Confirmations {
 #[derive(Debug, Default)]
 pub(crate) struct State {
     pub(crate) waiting: Vec<Waiting>,
-    /// What is up to this position of the feed is up to this offset of the stream.
+    /// Position in the feed, and the offset in the stream that corresponds to it.
     streamed: (u64, u64),
-    /// Replicas are to be asked.
+    /// True if replicas have to be asked.
     is_to_ask: bool,
-    /// They are being asked: the question is not in the stream yet.
+    /// True while the question is not in the stream yet.
     is_asking: bool,
 }
 
@@ -85,23 +85,23 @@ pub(crate) struct State {
 pub(crate) struct Waiting {
     pub(crate) asker: Asker,
     pub(crate) wanted: Wanted,
-    /// Of the feed.
+    /// Position in the feed.
     pub(crate) position: u64,
-    /// Of the stream, once it is known.
+    /// Offset in the stream, once it is known.
     pub(crate) offset: Option<u64>,
 }
 
-/// Who waits, and how it hears of the end.
+/// Waiting party, and its notification.
 #[derive(Debug)]
 pub(crate) enum Asker {
     /// A client, which gets an answer.
     Client { to: ReplyTo, proto: Proto },
-    /// A thread. It hears that there is enough, or loses the sender if it is not to wait any more.
+    /// A thread. It gets a message when there is enough. If the sender is dropped, it stops waiting.
     Thread { id: ThreadId, told: Sender<()> },
 }
 
 impl Asker {
-    /// Whether it is the client that gets this reply.
+    /// Returns true if it is the client that gets this reply.
     pub(crate) fn is_client(&self, is_it: impl Fn(ReplyTo) -> bool) -> bool {
         matches!(self, Self::Client { to, .. } if is_it(*to))
     }
@@ -112,7 +112,7 @@ impl Asker {
 }
 
 impl Wanted {
-    /// Whether replicas have to have it on the device.
+    /// Returns true if replicas must have it on disk.
     pub(crate) fn is_logged(self) -> bool {
         matches!(self, Self::Synced { .. } | Self::Level(ReplicaLevel { is_logged: true, .. }))
     }
@@ -138,18 +138,18 @@ impl Wanted {
 }
 
 impl Confirmed {
-    /// Whether that is what was wanted.
+    /// Returns true if the wanted confirmation is reached.
     #[must_use]
     pub fn is_enough(self) -> bool {
         self.wanted.is_met_by(self)
     }
 
-    /// `true` if replies wait for it that are written already.
+    /// Returns true if finished replies wait for it.
     pub(crate) fn is_of_level(self) -> bool {
         matches!(self.wanted, Wanted::Level(_))
     }
 
-    /// Replies to the command that has asked. A level has replies of its own, and needs no other.
+    /// Replies to the command that has asked. A level has replies of its own. It only gets the error, if any.
     pub fn reply(self, reply: &mut Reply<'_>) {
         if let Wanted::Level(level) = self.wanted {
             if !self.is_enough() {
@@ -166,8 +166,8 @@ impl Confirmed {
 }
 
 impl Confirmations {
-    /// The stream is written up to an offset, with what is up to a position of the feed. What replicas are to be asked
-    /// for: clients wait for what is in it now.
+    /// Notes that the stream has reached an offset, and contains everything up to a position in the feed. Returns the
+    /// question for replicas, if clients wait for changes that are now in the stream.
     #[must_use]
     pub fn note_streamed(&self, position: u64, offset: u64) -> Asks {
         let mut state = self.state.lock();
@@ -186,12 +186,12 @@ impl Confirmations {
         asks
     }
 
-    /// The question to the replicas is in the stream.
+    /// Notes that the question to the replicas is in the stream.
     pub fn note_asked(&self) {
         self.state.lock().is_asking = false;
     }
 
-    /// Takes one who waits out of the list, if it is there.
+    /// Removes a waiting party from the list, if it is there.
     pub(crate) fn remove(&self, is_it: impl Fn(&Asker) -> bool) -> Option<Waiting> {
         let mut state = self.state.lock();
         let index = state.waiting.iter().position(|waiting| is_it(&waiting.asker))?;
@@ -200,26 +200,26 @@ impl Confirmations {
         Some(waiting)
     }
 
-    /// The threads that wait do so no longer: the server has become a replica.
+    /// Makes all waiting threads stop, because the server has become a replica.
     pub(crate) fn dismiss_threads(&self) {
         let mut state = self.state.lock();
         state.waiting.retain(|waiting| matches!(waiting.asker, Asker::Client { .. }));
         self.has_waiting.store(!state.waiting.is_empty(), Relaxed);
     }
 
-    /// Has replicas asked how far they are, when the stream goes on or the feed is called.
+    /// Requests that replicas are asked for their offset, when the stream continues or the feed is called.
     pub fn ask(&self) {
         self.state.lock().is_to_ask = true;
     }
 
-    /// Whether a question to the replicas is about to make the stream longer.
+    /// Returns true if a question to the replicas is about to extend the stream.
     #[must_use]
     pub fn is_asking(&self) -> bool {
         let state = self.state.lock();
         state.is_to_ask || state.is_asking
     }
 
-    /// Whether a client, or a failover, waits until the stream has reached this position of the feed.
+    /// Returns true if a client, or a failover, waits until the stream has reached this position in the feed.
     #[must_use]
     pub fn is_awaited_up_to(&self, position: u64) -> bool {
         let state = self.state.lock();
@@ -227,7 +227,7 @@ impl Confirmations {
         state.is_to_ask || state.is_asking || state.waiting.iter().any(is_next)
     }
 
-    /// The offset of the stream with all that is up to a position of the feed, if that is in it.
+    /// Returns the offset in the stream after a position in the feed, if the stream has reached that position.
     #[must_use]
     pub fn offset_of(&self, position: u64) -> Option<u64> {
         let (streamed, offset) = self.state.lock().streamed;

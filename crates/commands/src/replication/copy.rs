@@ -1,7 +1,7 @@
-//! A full copy of the data on its way to one or several replicas: the bytes of an RDB file, framed.
+//! A full copy of the data on its way to one or several replicas: an RDB file in a frame.
 //!
-//! The writing thread waits for the slowest replica once that is [`AHEAD_BYTES_MAX`] behind, so a copy takes no more
-//! memory than that. A replica that reads nothing for `repl-timeout` is disconnected, and the others continue.
+//! The writing thread waits for the slowest replica when that is [`AHEAD_BYTES_MAX`] behind. This bounds the memory of
+//! a copy. A replica that reads nothing for `repl-timeout` is disconnected, and the others continue.
 
 use std::fmt;
 use std::io::{self, Write};
@@ -14,25 +14,25 @@ use tierce_replication::backlog::{Backlog, Reader};
 
 use crate::persistence::{CopySink, SaveError};
 
-/// So far the writer gets ahead of the slowest replica.
+/// Limit of bytes between the writer and the slowest replica.
 const AHEAD_BYTES_MAX: usize = 4 << 20;
 
-/// The writer looks after its readers each time it has written so much.
+/// Number of bytes after which the writer checks its readers.
 const CHUNK_BYTES: usize = 64 << 10;
 
-/// Length of the mark behind a copy whose length is not known in advance.
+/// Length of the mark after a copy whose length is not known in advance.
 const MARK_LEN: usize = 40;
 
 /// A copy.
 pub struct Copy {
     bytes: Arc<Backlog>,
     mark: String,
-    /// The database that the stream behind it has selected, where that does not say so itself.
+    /// The selected database of the stream after the copy, unless the stream begins with a `SELECT`.
     stream_db: OnceLock<DbIndex>,
     state: Mutex<State>,
-    /// When it became complete, in Unix milliseconds.
+    /// Time of its completion, in Unix milliseconds.
     complete_ms: OnceLock<i64>,
-    /// It is known who reads it.
+    /// Signaled when all readers are known.
     opened: Condvar,
     /// Called when there is more to read.
     wake: Box<dyn Fn() + Send + Sync>,
@@ -50,7 +50,7 @@ enum State {
 /// The writing end of a copy.
 struct Sink {
     copy: Arc<Copy>,
-    /// A replica that takes nothing for so long is given up.
+    /// Time after which a replica that reads nothing is disconnected.
     patience: Duration,
     version_max: Option<u16>,
     buffer: Vec<u8>,
@@ -63,8 +63,8 @@ impl fmt::Debug for Copy {
 }
 
 impl Copy {
-    /// A copy, and where it is to be written. A reader that takes nothing for `patience` is given up, and `wake` is
-    /// called when there is more to read. All readers know versions of RDB up to `version_max`.
+    /// Creates a copy and its writing end. A reader that reads nothing for `patience` is disconnected. `wake` is called
+    /// when there is more to read. All readers know versions of RDB up to `version_max`.
     #[must_use]
     pub fn begin(
         patience: Duration,
@@ -87,14 +87,14 @@ impl Copy {
         (copy, Box::new(sink))
     }
 
-    /// One more that reads it, from its beginning; `None` if it has begun to go out.
+    /// Adds a reader at its beginning; `None` if the copy is already being sent.
     #[must_use]
     pub fn reader(&self) -> Option<Reader> {
         self.bytes.reader_at(0).filter(|_| *self.state.lock() == State::Begun)
     }
 
-    /// All readers are known: it goes out. The stream behind it has selected this database, if it does not begin with a
-    /// `SELECT`.
+    /// Starts sending: all readers are known. If the stream after the copy does not begin with a `SELECT`, `stream_db`
+    /// is its selected database.
     pub fn open(&self, stream_db: Option<DbIndex>) {
         if let Some(db) = stream_db {
             // It is opened once.
@@ -108,13 +108,13 @@ impl Copy {
         self.opened.notify_all();
     }
 
-    /// What comes in front of it.
+    /// Returns the header before the copy.
     #[must_use]
     pub fn frame(&self) -> String {
         format!("$EOF:{}\r\n", self.mark)
     }
 
-    /// Whether nothing is written any more, and if so, whether it is whole.
+    /// Returns `None` while it is being written; otherwise true if it is complete.
     #[must_use]
     pub fn ended(&self) -> Option<bool> {
         match *self.state.lock() {
@@ -124,18 +124,18 @@ impl Copy {
         }
     }
 
-    /// When it became whole, in Unix milliseconds, if it has.
+    /// Returns the time of its completion in Unix milliseconds, if it is complete.
     #[must_use]
     pub fn complete_ms(&self) -> Option<i64> {
         self.complete_ms.get().copied()
     }
 
-    /// It is given up, unless it is whole.
+    /// Marks it as failed, unless it is complete.
     pub fn fail(&self) {
         let mut state = self.state.lock();
         if *state != State::Complete {
             *state = State::Failed;
-            // All readers are lost, so the writer does not wait for them.
+            // All readers are dropped, so the writer does not wait for them.
             self.bytes.restart(0);
         }
         drop(state);

@@ -7,15 +7,15 @@
 //!        -> the replica accepts, as a primary: writes go on, and are refused with READONLY
 //! ```
 //!
-//! With `bucket-takeover yes` and without `TO`, the log in the bucket takes the place of the replica: when it has
-//! everything, this server ends, and releases it, so that one that follows it takes over at once.
+//! With `bucket-takeover yes` and without `TO`, the log in the bucket replaces the replica: when it has everything,
+//! this server ends and releases it. A server that follows the log then takes over at once.
 //!
-//! ABORT, the TIMEOUT and a replica that refuses undo it: the server is a primary again, and the writes go on.
+//! ABORT, the TIMEOUT and a replica that refuses undo it: the server is a primary again, and writes continue.
 //!
-//! **Invariant:** from the moment at which the offset is taken until the replica has accepted or the failover is
-//! undone, nothing changes the data. So no acknowledged write is missing in what the replica has.
+//! **Invariant:** nothing changes the data from the time at which the offset is read until the replica has accepted or
+//! the failover is undone. So the replica has every acknowledged write.
 //!
-//! **Invariant:** the phase changes only while the role is held still
+//! **Invariant:** the phase only changes while the role is locked
 //! ([`Role::hold_still`](super::role::Role::hold_still)).
 
 use std::sync::atomic::AtomicBool;
@@ -26,23 +26,23 @@ use parking_lot::{Condvar, Mutex};
 
 use super::role::Address;
 
-/// What is asked for.
+/// Arguments of FAILOVER.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Plan {
-    /// Which replica; the first one that has everything if there is none.
+    /// The replica; `None` for the first one that has everything.
     pub target: Option<Address>,
-    /// When the waiting ends, in Unix milliseconds.
+    /// Time at which the waiting ends, in Unix milliseconds.
     pub until_ms: Option<i64>,
-    /// Whether the target takes over then all the same; otherwise the failover is undone.
+    /// True if the target then takes over in any case. Otherwise the failover is undone.
     pub is_forced: bool,
-    /// Whether not a replica takes over, but a server that follows the log in the bucket.
+    /// True if a server that follows the log in the bucket takes over, not a replica.
     pub leaves_bucket: bool,
 }
 
-/// How far a failover is.
+/// Phase of a failover.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Phase {
-    /// There is none.
+    /// No failover.
     #[default]
     Nothing,
     /// The replica does not have everything yet.
@@ -52,7 +52,7 @@ pub enum Phase {
 }
 
 impl Phase {
-    /// As INFO names it.
+    /// Returns its name in INFO.
     #[must_use]
     pub fn name(self) -> &'static str {
         match self {
@@ -76,30 +76,30 @@ pub struct Failover {
 #[derive(Debug, Default)]
 struct State {
     phase: Phase,
-    /// Of the failover, or of the last one.
+    /// Plan of the current failover, or of the last one.
     plan: Option<Plan>,
-    /// Counts failovers.
+    /// Number of failovers so far.
     number: u64,
-    /// Something has happened since the thread that waits has looked.
+    /// True if something has happened since the last check of the waiting thread.
     has_news: bool,
     is_ended: bool,
 }
 
 impl Failover {
-    /// Whether there is one.
+    /// Returns true during a failover.
     #[inline]
     #[must_use]
     pub fn is_on(&self) -> bool {
         self.is_on.load(Acquire)
     }
 
-    /// How far it is.
+    /// Returns the current phase.
     #[must_use]
     pub fn phase(&self) -> Phase {
         self.state.lock().phase
     }
 
-    /// Begins one; `false` if there is one already.
+    /// Begins a failover; returns false during another one.
     #[must_use]
     pub fn begin(&self, plan: Plan) -> bool {
         let mut state = self.state.lock();
@@ -115,7 +115,7 @@ impl Failover {
         true
     }
 
-    /// The failover with this number goes on to `HandsOver`; `false` if it is over.
+    /// Moves the failover with this number to `HandsOver`; returns false if it is over.
     #[must_use]
     pub fn hand_over(&self, number: u64) -> bool {
         let mut state = self.state.lock();
@@ -126,10 +126,10 @@ impl Failover {
         waits
     }
 
-    /// Ends it. The phase it was in.
+    /// Ends the failover and returns its phase.
     pub fn finish(&self) -> Phase {
         let mut state = self.state.lock();
-        // Behind the change of the role, which who reads this reads then.
+        // After the change of the role: a thread that reads this flag then reads the new role.
         self.is_on.store(false, Release);
         let phase = std::mem::take(&mut state.phase);
         drop(state);
@@ -137,19 +137,19 @@ impl Failover {
         phase
     }
 
-    /// The server that is to take over has asked this one for its stream, as its replica. So it is none that has taken
-    /// over, or not any more.
+    /// Notes that the target has asked this server for its stream, as a replica. So the target has not taken over, or
+    /// not any more.
     pub fn note_target_asks(&self) {
         self.target_asks.store(true, Relaxed);
     }
 
-    /// Whether it has since this was last called.
+    /// Returns true if the target has asked since the last call.
     #[must_use]
     pub fn take_target_asks(&self) -> bool {
         self.target_asks.swap(false, Relaxed)
     }
 
-    /// Waits until one begins: its number and what is asked for. `None` at the end of the server.
+    /// Waits until a failover begins, and returns its number and plan. `None` at the end of the server.
     #[must_use]
     pub fn wait_for_begin(&self, after: u64) -> Option<(u64, Plan)> {
         let mut state = self.state.lock();
@@ -164,14 +164,14 @@ impl Failover {
         }
     }
 
-    /// Whether the failover with this number still waits for the replica.
+    /// Returns true if the failover with this number still waits for the replica.
     #[must_use]
     pub fn waits(&self, number: u64) -> bool {
         let state = self.state.lock();
         !state.is_ended && state.number == number && state.phase == Phase::WaitsForSync
     }
 
-    /// Waits for news, but no longer than so.
+    /// Waits for news, at most for `at_most`.
     pub fn wait(&self, at_most: Duration) {
         let mut state = self.state.lock();
         if !std::mem::take(&mut state.has_news) && !state.is_ended {
@@ -180,7 +180,7 @@ impl Failover {
         }
     }
 
-    /// A replica has said how far it is, or the stream has gone on.
+    /// Notes that a replica has reported its offset, or that the stream has continued.
     #[inline]
     pub fn note_news(&self) {
         if self.is_on() {
@@ -189,7 +189,7 @@ impl Failover {
         }
     }
 
-    /// Ends the thread that waits.
+    /// Ends the waiting thread.
     pub fn end(&self) {
         self.state.lock().is_ended = true;
         self.changed.notify_all();

@@ -1,17 +1,17 @@
 //! The stream of this server, and all its replicas.
 //!
-//! **Source.** As a primary the server makes its stream of its own changes. As a replica it has the stream of its
-//! primary, byte by byte: the same id, the same offsets. Each byte is appended together with what it does to the data
-//! ([`Primary::repeat`]). The two sources never append at the same time:
+//! **Source.** As a primary the server makes its stream from its own changes. As a replica it repeats the stream of its
+//! primary, byte by byte, with equal ids and offsets. Each byte is appended together with its effects on the data
+//! ([`Primary::repeat`]). The two sources never append at once:
 //!
-//! * A primary that is told to follow another one hands over ([`Primary::hand_over`]) when no client can change keys
-//!   any more and all their changes are in the stream. The link to the primary begins behind that, and asks for the
-//!   rest of the stream from there.
-//! * A replica that is promoted goes on under a new id ([`Primary::take_over`]) while nothing is being applied, before
-//!   a client can change anything.
+//! * A primary that becomes a replica hands over ([`Primary::hand_over`]) when no client can change keys any more and
+//!   all their changes are in the stream. The link to the new primary then asks for the rest of the stream from its
+//!   end.
+//! * A replica that is promoted continues under a new id ([`Primary::take_over`]), while nothing is being applied and
+//!   before a client can change anything.
 //!
-//! **Invariant:** while the link is the source, the stream is active exactly if it is known where the data are in the
-//! stream of the primary, and ends there.
+//! **Invariant:** while the link is the source, the stream is active exactly if the offset of the data in the primary's
+//! stream is known, and the stream ends at this offset.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering::Relaxed};
@@ -24,47 +24,47 @@ use tierce_replication::identity::{ID_LEN, Identity, Previous, Refusal, Replicat
 use tierce_replication::link;
 
 use super::role::Address;
-use super::{Asked, Confirmations, Copy, Place, Replica};
+use super::{Asked, Confirmations, Copy, Position, Replica};
 
-/// How a replica goes on that has asked.
+/// Decision on a replica that has asked for the stream.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Accepted {
-    /// It gets the rest of the stream with this name.
+    /// It gets the rest of the stream with this id.
     Rest(ReplicationId),
-    /// It gets a full copy, and this is why.
+    /// It gets a full copy, for this reason.
     Copy(Refusal),
-    /// It would need a full copy, and does not know the form in which these come.
+    /// It would need a full copy, but does not support the format of copies.
     Nothing,
 }
 
-/// How the place of a copy in the stream becomes known, which has this number.
+/// The way in which the offset of the copy with this number becomes known.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Begun {
-    /// By a mark in the feed ([`Primary::place_copy`]).
+    /// From a mark in the feed ([`Primary::place_copy`]).
     Mark(u64),
-    /// At once, by who has begun it at a moment when nothing is applied ([`Primary::place_copy`]).
+    /// At once: the thread that begins it calls [`Primary::place_copy`] while nothing is applied.
     Here(u64),
-    /// It has none, since there is no stream ([`Primary::place_copy_alone`]).
+    /// There is no stream and so no offset ([`Primary::place_copy_alone`]).
     Alone(u64),
 }
 
-/// Who appends to the stream.
+/// The thread that appends to the stream.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Source {
     /// The thread that translates the changes of this server.
     Changes,
-    /// The link to a primary, whose stream it is.
+    /// The link to the primary whose stream it is.
     Link,
 }
 
-/// What became of replicas that have asked, since the start.
+/// Numbers of requests of replicas since the start, by outcome.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Syncs {
-    /// They get a full copy.
+    /// Full copies.
     pub full: u64,
-    /// They get the rest of the stream.
+    /// Accepted requests for the rest of the stream.
     pub rest: u64,
-    /// They wanted the rest, and get a full copy.
+    /// Requests for the rest that were refused and got a full copy.
     pub rest_refused: u64,
 }
 
@@ -75,42 +75,42 @@ pub struct Primary {
     /// Clients that wait for confirmations of replicas.
     pub confirmations: Confirmations,
     state: Mutex<State>,
-    /// There is something for the thread that begins copies.
+    /// Signaled when the thread that begins copies has work.
     work: Condvar,
-    /// Replicas that get the stream, and were heard of lately.
+    /// Number of replicas that get the stream and were heard from recently.
     good: AtomicUsize,
-    /// There are replicas.
+    /// True if there are replicas.
     has_replicas: AtomicBool,
     /// Bytes that were passed to connections of replicas since the start.
     sent: AtomicU64,
-    /// The database that is selected at the end of the stream of a primary.
+    /// The selected database at the end of a primary's stream.
     db: Mutex<DbIndex>,
 }
 
 struct State {
     identity: Identity,
-    /// Changes go into the stream, or that of a primary is repeated.
+    /// True if changes, or the bytes of a primary, go into the stream.
     is_active: bool,
-    /// Where it ended with the server.
+    /// End of the stream when the server ended.
     ended_at: Option<Previous>,
     source: Source,
-    /// The server is a replica: its link is to be the source.
+    /// True if the server is a replica, so that its link has to become the source.
     is_to_repeat: bool,
     replicas: Vec<Arc<Replica>>,
     syncs: Syncs,
-    /// When the last replica has gone, in Unix milliseconds; of no meaning while there are replicas.
+    /// Time when the last replica disconnected, in Unix milliseconds. Not meaningful while there are replicas.
     alone_since_ms: i64,
     ends: bool,
-    /// Copies that were begun.
+    /// Number of copies begun so far.
     copies: u64,
-    /// The copy that begins, until its place in the stream is known, and its number.
+    /// The copy that begins, with its number, until its offset in the stream is known.
     beginning: Option<(u64, Arc<Copy>)>,
     /// The last copy that has begun.
     current: Option<Arc<Copy>>,
 }
 
 impl Primary {
-    /// A stream with a new name, to which nothing is added yet.
+    /// Creates a stream with a new id, which is not active yet.
     #[must_use]
     pub fn new() -> Self {
         let state = State {
@@ -139,44 +139,44 @@ impl Primary {
         }
     }
 
-    /// So many bytes were passed to the connection of a replica.
+    /// Counts bytes that were passed to the connection of a replica.
     pub fn note_sent(&self, bytes: usize) {
         self.sent.fetch_add(bytes as u64, Relaxed);
     }
 
-    /// Bytes that were passed to connections of replicas since the start.
+    /// Returns the bytes that were passed to connections of replicas since the start.
     #[must_use]
     pub fn sent_bytes(&self) -> u64 {
         self.sent.load(Relaxed)
     }
 
-    /// The names of the stream.
+    /// Returns the ids of the stream.
     #[must_use]
     pub fn identity(&self) -> Identity {
         self.state.lock().identity
     }
 
-    /// Whether changes go into the stream.
+    /// Returns true if changes go into the stream.
     #[must_use]
     pub fn is_active(&self) -> bool {
         self.state.lock().is_active
     }
 
-    /// Changes go into the stream from now on, of which so many bytes are kept for replicas that come back. It has a
-    /// new name: what changed before is not in it.
+    /// Starts the stream: changes go into it from now on. It keeps `kept_bytes` for replicas that reconnect. It has a
+    /// new id, because earlier changes are not in it.
     pub fn begin_stream(&self, kept_bytes: usize) {
         let mut state = self.state.lock();
         state.identity = Identity::new(random_id());
         state.is_active = true;
-        // No replica can have the bytes before, and a replica never sees offset 0 with a stream.
+        // No replica can have the previous bytes, and a replica never sees offset 0 with a stream.
         self.backlog.restart(self.backlog.end() + 1);
         self.backlog.set_kept_bytes(kept_bytes);
         drop(state);
         self.work.notify_all();
     }
 
-    /// Changes go into the stream from now on, which goes on where this server ended it with its last life. It has a
-    /// new name, as in Redis: a replica that is exactly there goes on under the old one.
+    /// Starts the stream at the offset where it ended when the server ended. It has a new id, as in Redis. A replica at
+    /// exactly this offset can continue under the old one.
     pub fn resume_stream(&self, last: Previous, kept_bytes: usize, now_ms: i64) {
         let mut state = self.state.lock();
         state.identity = Identity { id: random_id(), previous: Some(last) };
@@ -186,19 +186,19 @@ impl Primary {
         self.backlog.set_kept_bytes(kept_bytes);
     }
 
-    /// The server ends, and all of its changes are in the stream.
-    pub fn note_last_place(&self) {
+    /// Notes that the server ends and that all of its changes are in the stream.
+    pub fn note_last_position(&self) {
         let mut state = self.state.lock();
         state.ended_at = Some(Previous { id: state.identity.id, until: self.backlog.end() });
     }
 
-    /// The name of the stream and its end, if all changes up to the end of the server are in it.
+    /// Returns the id and the end of the stream, if it has all changes up to the end of the server.
     #[must_use]
     pub fn ended_at(&self) -> Option<Previous> {
         self.state.lock().ended_at
     }
 
-    /// The stream ends: nothing goes into it any more. Its replicas lose their connections.
+    /// Ends the stream: nothing goes into it any more. Its replicas are disconnected.
     pub fn end_stream(&self) {
         let mut state = self.state.lock();
         state.is_active = false;
@@ -207,45 +207,45 @@ impl Primary {
         state.give_up_copy();
     }
 
-    /// Who appends to the stream.
+    /// Returns the source of the stream.
     #[must_use]
     pub fn source(&self) -> Source {
         self.state.lock().source
     }
 
-    /// The role has changed: the link to a primary is to become the source, or not any more.
+    /// Notes a change of the role: the link to a primary has to become the source, or not any more.
     pub fn note_role(&self, is_replica: bool) {
         self.state.lock().is_to_repeat = is_replica;
         self.work.notify_all();
     }
 
-    /// The link to a primary is the source from now on. If there is a stream, it has to be complete, and the link can
-    /// ask for the rest of it at the place that is returned. Otherwise the data are those at the place that is `known`,
-    /// where this database is selected.
+    /// Makes the link to a primary the source. An active stream has to be complete; the link can ask for the rest of it
+    /// at the returned position. Otherwise the data are those at the position `known`, if any, with this selected
+    /// database.
     pub fn hand_over(
         &self,
-        known: Option<link::Place>,
+        known: Option<link::Position>,
         db: DbIndex,
         kept_bytes: usize,
-    ) -> Option<link::Place> {
+    ) -> Option<link::Position> {
         let mut state = self.state.lock();
         state.source = Source::Link;
         *self.db.lock() = db;
-        let place = match state.is_active {
-            true => Some(link::Place { id: state.identity.id, offset: self.backlog.end() }),
+        let position = match state.is_active {
+            true => Some(link::Position { id: state.identity.id, offset: self.backlog.end() }),
             false => known,
         };
-        if let Some(place) = place.filter(|_| !state.is_active) {
-            self.begin_at(&mut state, place, kept_bytes);
+        if let Some(position) = position.filter(|_| !state.is_active) {
+            self.begin_at(&mut state, position, kept_bytes);
         }
         drop(state);
         self.work.notify_all();
-        place
+        position
     }
 
-    /// This server is promoted: it goes on with the stream of its primary, under a new id. To be called while nothing
-    /// of the stream is being applied, and before a client can change anything. Returns whether changes are to
-    /// be collected from now on: not if they still are.
+    /// Promotes this server: it continues the stream of its primary under a new id. Call it while nothing of the stream
+    /// is being applied, and before a client can change anything. Returns true if changes have to be collected from now
+    /// on, and false if they still are.
     pub fn take_over(&self, now_ms: i64) -> bool {
         let mut state = self.state.lock();
         if state.source == Source::Changes {
@@ -259,31 +259,31 @@ impl Primary {
         true
     }
 
-    /// The link has begun to bring the stream from this place on. Replicas of this server go on if it is the stream
-    /// that they have; if its id has changed, they lose their connections, and learn it when they come back. Returns
-    /// whether it has changed.
-    pub fn continue_at(&self, place: link::Place, db: DbIndex, kept_bytes: usize) -> bool {
+    /// Continues the stream at this position, from which the link reads it. Replicas of this server continue if they
+    /// have this stream. If its id has changed, they are disconnected and learn the new id when they reconnect. Returns
+    /// true if it has changed.
+    pub fn continue_at(&self, position: link::Position, db: DbIndex, kept_bytes: usize) -> bool {
         let mut state = self.state.lock();
         *self.db.lock() = db;
-        if !state.is_active || self.backlog.end() != place.offset {
-            self.begin_at(&mut state, place, kept_bytes);
+        if !state.is_active || self.backlog.end() != position.offset {
+            self.begin_at(&mut state, position, kept_bytes);
             return false;
         }
-        let is_renamed = state.identity.id != place.id;
+        let is_renamed = state.identity.id != position.id;
         if is_renamed {
-            self.rename(&mut state, place.id);
+            self.rename(&mut state, position.id);
         }
         is_renamed
     }
 
-    /// Appends bytes of a primary's stream that have been applied; this database is selected behind them. To be called
-    /// before anything else can be applied.
+    /// Appends applied bytes of a primary's stream; this database is selected after them. Call it before anything else
+    /// can be applied.
     pub fn repeat(&self, bytes: &[u8], db: DbIndex, lag_max: usize) {
         *self.db.lock() = db;
         self.backlog.append(bytes, lag_max);
     }
 
-    /// Waits until the link is the source, but no longer than so. Whether it is.
+    /// Waits until the link is the source, at most for `at_most`. Returns true if it is.
     #[must_use]
     pub fn wait_for_link(&self, at_most: Duration) -> bool {
         let mut state = self.state.lock();
@@ -293,20 +293,20 @@ impl Primary {
         state.source == Source::Link
     }
 
-    fn begin_at(&self, state: &mut State, place: link::Place, kept_bytes: usize) {
-        state.identity = Identity::new(place.id);
+    fn begin_at(&self, state: &mut State, position: link::Position, kept_bytes: usize) {
+        state.identity = Identity::new(position.id);
         state.is_active = true;
-        self.backlog.restart(place.offset);
+        self.backlog.restart(position.offset);
         self.backlog.set_kept_bytes(kept_bytes);
     }
 
-    /// All replicas have to ask again, which tells them the new id.
+    /// Renames the stream. All replicas have to ask again, and then learn the new id.
     fn rename(&self, state: &mut State, id: ReplicationId) {
         state.identity = state.identity.renamed(id, self.backlog.end());
         self.backlog.lose_readers();
     }
 
-    /// A replica asks for the stream.
+    /// Handles a replica's request for the stream.
     pub fn accept(
         &self,
         replica: &Arc<Replica>,
@@ -326,13 +326,13 @@ impl Primary {
         let accepted = match decided {
             Ok((offset, reader)) => {
                 let _ = replica.acknowledge(offset, now_ms);
-                replica.turn_to(Place::Streams(reader));
+                replica.turn_to(Position::Streams(reader));
                 state.syncs.rest += 1;
                 Accepted::Rest(state.identity.id)
             }
             Err(_) if !replica.facts.lock().takes_marks => return Accepted::Nothing,
             Err(refusal) => {
-                replica.turn_to(Place::Waits { asked, is_due: false });
+                replica.turn_to(Position::Waits { asked, is_due: false });
                 state.syncs.full += 1;
                 state.syncs.rest_refused += u64::from(refusal != Refusal::Asked);
                 Accepted::Copy(refusal)
@@ -345,43 +345,43 @@ impl Primary {
         accepted
     }
 
-    /// Its connection has ended.
+    /// Removes a replica whose connection has ended.
     pub fn forget(&self, replica: &Arc<Replica>) {
         let mut state = self.state.lock();
         state.replicas.retain(|other| !Arc::ptr_eq(other, replica));
         self.has_replicas.store(!state.replicas.is_empty(), Relaxed);
         state.alone_since_ms = crate::clock::unix_ms();
         drop(state);
-        replica.turn_to(Place::Ended);
+        replica.turn_to(Position::Ended);
         self.work.notify_all();
     }
 
-    /// What became of those that have asked.
+    /// Returns the numbers of requests by outcome.
     #[must_use]
     pub fn syncs(&self) -> Syncs {
         self.state.lock().syncs
     }
 
-    /// All that follow.
+    /// Returns all replicas.
     #[must_use]
     pub fn replicas(&self) -> Vec<Arc<Replica>> {
         self.state.lock().replicas.clone()
     }
 
-    /// The replica that listens at this address, by what it says of itself.
+    /// Returns the replica that announced this address.
     #[must_use]
     pub fn replica_at(&self, address: &Address) -> Option<Arc<Replica>> {
         self.replicas().into_iter().find(|replica| replica.is_at(address))
     }
 
-    /// Whether there are any.
+    /// Returns true if there are replicas.
     #[must_use]
     #[inline]
     pub fn has_replicas(&self) -> bool {
         self.has_replicas.load(Relaxed)
     }
 
-    /// Replicas that get the stream and were heard of within `min-replicas-max-lag`, as of the last count.
+    /// Returns the last count of replicas that get the stream and were heard from within `min-replicas-max-lag`.
     #[must_use]
     pub fn good(&self) -> usize {
         self.good.load(Relaxed)
@@ -397,8 +397,8 @@ impl Primary {
         good
     }
 
-    /// Waits for a change of the replicas, but no longer than so. Without replicas a copy that begins is not waited for:
-    /// the last one may have left since it was asked for. `false` if the server ends.
+    /// Waits for a change of the replicas, at most for `at_most`. Without replicas, this does not wait for a copy that
+    /// begins: the last replica may have left since it asked for it. Returns false if the server ends.
     #[must_use]
     pub fn wait(&self, at_most: Option<Duration>) -> bool {
         let mut state = self.state.lock();
@@ -413,7 +413,7 @@ impl Primary {
         !state.ends
     }
 
-    /// Waits until a replica wants the stream, or this server is a replica itself. `false` if the server ends.
+    /// Waits until a replica wants the stream, or this server is a replica. Returns false if the server ends.
     #[must_use]
     pub fn wait_for_need(&self) -> bool {
         let mut state = self.state.lock();
@@ -424,33 +424,33 @@ impl Primary {
         !state.ends
     }
 
-    /// Whether the server ends.
+    /// Returns true if the server ends.
     #[must_use]
     pub fn ends(&self) -> bool {
         self.state.lock().ends
     }
 
-    /// How long there has been no replica, in milliseconds.
+    /// Returns the time without replicas, in milliseconds.
     #[must_use]
     pub fn alone_ms(&self, now_ms: i64) -> i64 {
         let state = self.state.lock();
         if state.replicas.is_empty() { now_ms.saturating_sub(state.alone_since_ms) } else { 0 }
     }
 
-    /// Has those that wait here see that the server ends.
+    /// Notes that the server ends, and wakes all waiting threads.
     pub fn end(&self) {
         self.state.lock().ends = true;
         self.work.notify_all();
     }
 
-    /// A full copy begins for those that wait for one. What is to be done with its number: while changes go into the
-    /// stream, a mark is set at the moment of the copy; while the link brings it, nothing may be applied from before
-    /// this call until the copy is [placed](Self::place_copy) at that moment. `None` while the place of another copy is
-    /// not known yet, which those that wait will get.
+    /// Begins a full copy for the replicas that wait for one. With [`Begun::Mark`] the caller sets a mark in the feed
+    /// at the time of the copy. With [`Begun::Here`] nothing may be applied from before this call until the copy is
+    /// [placed](Self::place_copy) at that time. Returns `None` while the offset of another copy is not known yet; the
+    /// waiting replicas will get that one.
     #[must_use]
     pub fn begin_copy(&self, copy: Arc<Copy>) -> Option<Begun> {
         let mut state = self.state.lock();
-        // That one would never be opened, and who writes it waits for that.
+        // That copy would never be opened, and its writer waits for this.
         if state.beginning.is_some() {
             return None;
         }
@@ -463,19 +463,19 @@ impl Primary {
         })
     }
 
-    /// The stream has reached the moment of the copy with this number: those that wait for one get it, and then the
-    /// stream from here on. Called by the thread that appends to the stream, or while nothing is. How many they are.
+    /// Places a copy at the end of the stream. Waiting replicas get the copy, and then the stream from here on. Called
+    /// by the thread that appends, or while nothing is appended. Returns the number of these replicas.
     pub fn place_copy(&self, number: u64) -> usize {
-        self.place(number, |_| true)
+        self.position(number, |_| true)
     }
 
-    /// The moment of the copy with this number is over, and there is no stream to go on with: those that want a copy
-    /// alone get it. How many they are.
+    /// Notes that the copy with this number has begun without a stream. Replicas that only want a copy get it. Returns
+    /// the number of these replicas.
     pub fn place_copy_alone(&self, number: u64) -> usize {
-        self.place(number, |replica| !replica.wants_stream())
+        self.position(number, |replica| !replica.wants_stream())
     }
 
-    fn place(&self, number: u64, gets_it: impl Fn(&Replica) -> bool) -> usize {
+    fn position(&self, number: u64, gets_it: impl Fn(&Replica) -> bool) -> usize {
         let mut state = self.state.lock();
         let is_this = |beginning: &mut (u64, Arc<Copy>)| beginning.0 == number;
         let Some((_, copy)) = state.beginning.take_if(is_this) else { return 0 };
@@ -492,7 +492,7 @@ impl Primary {
             };
             let head = format!("{told}{}", copy.frame()).into_bytes();
             let (copy, is_loaded) = (Arc::clone(&copy), false);
-            replica.turn_to(Place::Copies { head, copy, reader, then, is_loaded });
+            replica.turn_to(Position::Copies { head, copy, reader, then, is_loaded });
             placed += 1;
         }
         state.current = Some(Arc::clone(&copy));
@@ -502,21 +502,21 @@ impl Primary {
         placed
     }
 
-    /// The copy that was to begin has not: those that wait for one go on waiting. The stream may have passed its mark
-    /// already; those that were promised it then lose their connections.
+    /// Cancels a copy that could not begin; the waiting replicas continue to wait. If the stream has passed its mark
+    /// already, the replicas that were to get it are disconnected.
     pub fn cancel_copy(&self, copy: &Copy) {
         self.cancel_beginning();
         copy.fail();
     }
 
-    /// Gives up a copy whose place is not known yet, so that its writer waits no longer. Those that wait for a copy go
-    /// on waiting. Whether there was one.
+    /// Cancels a copy whose offset is not known yet, so that its writer stops waiting. The waiting replicas continue to
+    /// wait. Returns false if there was none.
     pub fn cancel_beginning(&self) -> bool {
         let beginning = self.state.lock().beginning.take();
         beginning.inspect(|(_, copy)| copy.fail()).is_some()
     }
 
-    /// A copy that begins or has begun is given up: its replicas lose their connections.
+    /// Cancels the copies that begin or have begun. Their replicas are disconnected.
     pub fn give_up_copy(&self) {
         self.state.lock().give_up_copy();
     }
@@ -579,11 +579,11 @@ mod tests {
         assert!(!primary.cancel_beginning());
     }
 
-    /// The thread that starts copies would else wait without end, and who writes the copy for the thread.
+    /// Otherwise the thread that starts copies would wait for ever, and the writer of the copy for that thread.
     #[test]
     fn a_copy_whose_last_replica_has_left_is_not_waited_for() {
         let primary = Arc::new(Primary::new());
-        let (replica, _) = ask(&primary, place_at(1, 0));
+        let (replica, _) = ask(&primary, position_at(1, 0));
         let (copy, _sink) = Copy::begin(Duration::from_secs(60), None, Box::new(|| ()));
         primary.begin_stream(0);
         assert_eq!(primary.begin_copy(copy), Some(Begun::Mark(1)));
@@ -595,8 +595,8 @@ mod tests {
         assert!(primary.cancel_beginning());
     }
 
-    fn place_at(digit: u8, offset: u64) -> link::Place {
-        link::Place { id: ReplicationId::from_random([digit; ID_LEN / 2]), offset }
+    fn position_at(digit: u8, offset: u64) -> link::Position {
+        link::Position { id: ReplicationId::from_random([digit; ID_LEN / 2]), offset }
     }
 
     fn text(replica: &Replica) -> (Took, String) {
@@ -605,12 +605,12 @@ mod tests {
         (took, String::from_utf8(taken).unwrap())
     }
 
-    /// One that asks for the rest of this stream.
-    fn ask(primary: &Primary, place: link::Place) -> (Arc<Replica>, Accepted) {
+    /// A replica that asks for the rest of this stream.
+    fn ask(primary: &Primary, position: link::Position) -> (Arc<Replica>, Accepted) {
         let client = Client::new(Origin::default(), 0);
         let replica = Arc::new(Replica::new(Arc::new(client)));
         replica.facts.lock().takes_marks = true;
-        let wish = Wish::Rest { id: place.id, first_missing: place.offset as i64 + 1 };
+        let wish = Wish::Rest { id: position.id, first_missing: position.offset as i64 + 1 };
         let accepted = primary.accept(&replica, wish, Asked::Psync, 0);
         (replica, accepted)
     }
@@ -618,7 +618,7 @@ mod tests {
     #[test]
     fn a_replica_repeats_the_stream_and_goes_on_with_it_when_it_is_promoted() {
         let primary = Primary::new();
-        let known = place_at(1, 100);
+        let known = position_at(1, 100);
         assert_eq!(primary.hand_over(Some(known), DbIndex::ZERO, 1 << 20), Some(known));
         assert!(!primary.continue_at(known, DbIndex::ZERO, 1 << 20), "it is the same");
         let (replica, accepted) = ask(&primary, known);
@@ -632,13 +632,13 @@ mod tests {
         let identity = primary.identity();
         let previous = Previous { id: known.id, until: 103 };
         assert_eq!(identity.previous, Some(previous));
-        // It has to learn the new id, and goes on where it was.
+        // It has to learn the new id, and continues at its offset.
         assert_eq!(text(&replica).0, Took::Lost);
         primary.backlog.append(b"two", 0);
-        let (replica, accepted) = ask(&primary, place_at(1, 103));
+        let (replica, accepted) = ask(&primary, position_at(1, 103));
         assert_eq!(accepted, Accepted::Rest(identity.id));
         assert_eq!(text(&replica), (Took::All, "two".to_owned()));
-        let (_, accepted) = ask(&primary, place_at(1, 104));
+        let (_, accepted) = ask(&primary, position_at(1, 104));
         assert_eq!(accepted, Accepted::Copy(Refusal::Ahead));
     }
 
@@ -646,17 +646,17 @@ mod tests {
     fn a_primary_goes_on_in_its_own_stream_as_a_replica() {
         let primary = Primary::new();
         primary.begin_stream(1 << 20);
-        let begin = link::Place { id: primary.identity().id, offset: primary.backlog.end() };
+        let begin = link::Position { id: primary.identity().id, offset: primary.backlog.end() };
         let (replica, _) = ask(&primary, begin);
         primary.backlog.append(b"own", 0);
         assert!(!primary.wait_for_link(Duration::ZERO));
-        let place = primary.hand_over(None, DbIndex::ZERO, 1 << 20).unwrap();
-        assert_eq!(place, link::Place { offset: begin.offset + 3, ..begin });
+        let position = primary.hand_over(None, DbIndex::ZERO, 1 << 20).unwrap();
+        assert_eq!(position, link::Position { offset: begin.offset + 3, ..begin });
         assert!(primary.wait_for_link(Duration::ZERO));
         assert_eq!(text(&replica), (Took::All, "own".to_owned()), "nothing is lost for others");
 
-        // The promoted one has the same stream under another name.
-        let renamed = link::Place { offset: place.offset, ..place_at(2, 0) };
+        // The promoted server has an equal stream under another id.
+        let renamed = link::Position { offset: position.offset, ..position_at(2, 0) };
         assert!(primary.continue_at(renamed, DbIndex::ZERO, 1 << 20));
         assert_eq!(text(&replica).0, Took::Lost);
         let (_, accepted) = ask(&primary, begin);
@@ -666,17 +666,17 @@ mod tests {
     #[test]
     fn another_stream_begins_anew() {
         let primary = Primary::new();
-        let first = place_at(1, 100);
+        let first = position_at(1, 100);
         primary.hand_over(Some(first), DbIndex::ZERO, 1 << 20);
         let (replica, _) = ask(&primary, first);
-        // A full copy has come.
+        // A full copy has arrived.
         primary.end_stream();
         assert_eq!(text(&replica).0, Took::Lost);
-        let second = place_at(2, 7);
+        let second = position_at(2, 7);
         assert!(!primary.continue_at(second, DbIndex::ZERO, 1 << 20));
         assert_eq!(ask(&primary, first).1, Accepted::Copy(Refusal::OtherStream));
         assert_eq!(ask(&primary, second).1, Accepted::Rest(second.id));
-        // Without a place in a stream, a promoted server has none either.
+        // Without an offset in a stream, a promoted server has no stream either.
         primary.end_stream();
         assert!(primary.take_over(0));
         assert!(!primary.is_active());
@@ -685,17 +685,17 @@ mod tests {
     #[test]
     fn a_copy_of_a_replica_says_which_database_is_selected() {
         let primary = Primary::new();
-        let place = place_at(1, 100);
+        let position = position_at(1, 100);
         let db = Keyspace::new(Options::default()).unwrap().db_index(3).unwrap();
-        primary.hand_over(Some(place), DbIndex::ZERO, 1 << 20);
-        let (replica, accepted) = ask(&primary, place_at(3, 5));
+        primary.hand_over(Some(position), DbIndex::ZERO, 1 << 20);
+        let (replica, accepted) = ask(&primary, position_at(3, 5));
         assert_eq!(accepted, Accepted::Copy(Refusal::OtherStream));
         primary.repeat(b"12345", db, 0);
         let (copy, sink) = Copy::begin(Duration::ZERO, None, Box::new(|| ()));
         assert_eq!(primary.begin_copy(copy), Some(Begun::Here(1)));
         assert_eq!(primary.place_copy(1), 1);
         assert_eq!(sink.stream_db(), Some(db));
-        let head = format!("+FULLRESYNC {} 105\r\n$EOF:", place.id);
+        let head = format!("+FULLRESYNC {} 105\r\n$EOF:", position.id);
         assert!(text(&replica).1.starts_with(&head));
     }
 

@@ -1,4 +1,4 @@
-//! A replica of this server: what it has reported about itself, and what it gets next.
+//! A replica of this server: its reported properties, and the data that it gets next.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicI64, AtomicU64, Ordering::Relaxed};
@@ -10,24 +10,24 @@ use super::Copy;
 use super::role::Address;
 use crate::clients::Client;
 
-/// What a replica has said of itself by REPLCONF.
+/// Properties that a replica reported by REPLCONF.
 #[derive(Clone, Debug, Default)]
 pub struct Facts {
-    /// Where it listens; 0 if it has not said.
+    /// Its listening port; 0 if it has not reported one.
     pub port: u16,
-    /// Its address, if it is not the one that it connects from.
+    /// Its announced address, if it differs from that of its connection.
     pub ip: Option<String>,
-    /// It takes copies whose length is not known in advance.
+    /// True if it accepts copies whose length is not known in advance.
     pub takes_marks: bool,
-    /// It understands a new replication id behind CONTINUE.
+    /// True if it understands a new replication id after CONTINUE.
     pub takes_ids: bool,
-    /// It wants a copy and nothing behind it.
+    /// True if it wants a copy and no stream after it.
     pub copy_only: bool,
-    /// It wants a copy without keys, with this.
+    /// Content of the copy, if it wants a copy without keys.
     pub filter: Option<CopyFilter>,
 }
 
-/// What a copy without keys has.
+/// Content of a copy without keys.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum CopyFilter {
     /// Libraries of functions, and scripts by their names.
@@ -36,67 +36,67 @@ pub enum CopyFilter {
     Nothing,
 }
 
-/// With which command it asked.
+/// The command by which it asked for data.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Asked {
-    /// PSYNC: it wants to be told name and offset.
+    /// PSYNC: it expects id and offset.
     Psync,
-    /// SYNC, of old replicas: it wants the copy at once.
+    /// SYNC, of old replicas: it expects the copy at once.
     Sync,
 }
 
-/// What it gets next.
+/// The data that a replica gets next.
 #[derive(Debug)]
-pub enum Place {
+pub enum Position {
     /// Nothing: it has not asked.
     Nothing,
-    /// A full copy that has not begun, and meanwhile a sign of life from time to time.
+    /// A full copy that has not begun. Until then it gets keepalive bytes.
     Waits {
-        /// How it has asked.
+        /// The command by which it asked.
         asked: Asked,
-        /// A sign of life is due.
+        /// True if a keepalive byte is due.
         is_due: bool,
     },
-    /// A full copy, and then the stream from where `then` is.
+    /// A full copy, and then the stream from `then` on.
     Copies {
-        /// What is still to be sent in front of the copy.
+        /// Unsent bytes before the copy.
         head: Vec<u8>,
         /// The copy.
         copy: Arc<Copy>,
-        /// Where it is in the copy.
+        /// Its position in the copy.
         reader: Reader,
-        /// Where it goes on in the stream.
+        /// Its position in the stream after the copy.
         then: Reader,
-        /// It has said that it has loaded the copy: its last bytes have just arrived there.
+        /// True if it has reported that the copy is loaded: the last bytes have just arrived there.
         is_loaded: bool,
     },
-    /// The stream, when it has said that it has loaded the copy: before, it could take the stream for a part of that.
+    /// The stream, once it has reported the copy as loaded. Earlier it could take the stream for a part of it.
     AwaitsAck(Reader),
     /// The stream.
     Streams(Reader),
-    /// Nothing more: it wanted a copy alone, and has it.
+    /// Nothing more: it only wanted a copy, and has it.
     Rests,
     /// Nothing more: its connection ends.
     Ended,
 }
 
-/// What begins for a replica that has said how far it is.
+/// Effect of an acknowledgement by a replica.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Began {
-    /// Nothing that had not begun before.
+    /// Nothing new.
     Nothing,
-    /// The stream behind its copy, which it has loaded.
+    /// It gets the stream after its copy, which it has loaded.
     Stream,
 }
 
-/// What [`Replica::take`] came to.
+/// Result of [`Replica::take`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Took {
-    /// As much as there was room for: there is more.
+    /// `max` bytes were taken, and there are more.
     More,
-    /// All there is at the moment.
+    /// All available bytes were taken.
     All,
-    /// The connection has to be closed: it has lagged too much, or its copy has failed.
+    /// The connection has to be closed: the replica lags too much, or its copy has failed.
     Lost,
 }
 
@@ -104,31 +104,31 @@ pub enum Took {
 pub struct Replica {
     /// Its connection.
     pub client: Arc<Client>,
-    /// What it has said of itself.
+    /// Its reported properties.
     pub facts: Mutex<Facts>,
-    place: Mutex<Place>,
-    /// It has processed the stream up to here.
+    position: Mutex<Position>,
+    /// Offset up to which it has processed the stream.
     acknowledged: AtomicU64,
-    /// And has it on disk up to here.
+    /// Offset up to which it has the stream on disk.
     synced: AtomicU64,
-    /// When it said so last, in Unix milliseconds. Of one that is not as far as that, when it was heard of.
+    /// Time of the last acknowledgement in Unix milliseconds; before the first one, of the last sign of progress.
     acknowledged_ms: AtomicI64,
-    /// Since when it has lagged more than the soft limit allows, in Unix milliseconds; 0 if it does not.
+    /// Time since which it exceeds the soft limit, in Unix milliseconds; 0 if it does not.
     lags_since_ms: AtomicI64,
-    /// It has asked with SYNC, and never says how far it is.
+    /// True if it has asked with SYNC and never acknowledges.
     is_old: AtomicBool,
-    /// Its worker knows that there is something for it.
+    /// True if its worker knows that there is data for it.
     is_told: AtomicBool,
 }
 
 impl Replica {
-    /// One that has not asked for anything yet.
+    /// Creates a replica that has not asked for anything yet.
     #[must_use]
     pub fn new(client: Arc<Client>) -> Self {
         Self {
             client,
             facts: Mutex::default(),
-            place: Mutex::new(Place::Nothing),
+            position: Mutex::new(Position::Nothing),
             acknowledged: AtomicU64::new(0),
             synced: AtomicU64::new(0),
             acknowledged_ms: AtomicI64::new(0),
@@ -138,62 +138,62 @@ impl Replica {
         }
     }
 
-    /// Gives it another place.
-    pub fn turn_to(&self, place: Place) {
-        *self.place.lock() = place;
+    /// Sets the data that it gets next.
+    pub fn turn_to(&self, position: Position) {
+        *self.position.lock() = position;
     }
 
-    /// Whether it has asked for the stream or a copy.
+    /// Returns true if it has asked for the stream or a copy.
     #[must_use]
     pub fn follows(&self) -> bool {
-        !matches!(*self.place.lock(), Place::Nothing)
+        !matches!(*self.position.lock(), Position::Nothing)
     }
 
-    /// Whether it wants the stream, and not only a copy.
+    /// Returns true if it wants the stream, and not only a copy.
     #[must_use]
     pub fn wants_stream(&self) -> bool {
         self.follows() && !self.facts.lock().copy_only
     }
 
-    /// With which command it waits for a copy to begin, if it does.
+    /// Returns the command by which it asked, if it waits for a copy to begin.
     #[must_use]
     pub fn waits(&self) -> Option<Asked> {
-        match *self.place.lock() {
-            Place::Waits { asked, .. } => Some(asked),
+        match *self.position.lock() {
+            Position::Waits { asked, .. } => Some(asked),
             _ => None,
         }
     }
 
-    /// Whether it gets the stream.
+    /// Returns true if it gets the stream.
     #[must_use]
     pub fn is_online(&self) -> bool {
-        matches!(*self.place.lock(), Place::Streams(_))
+        matches!(*self.position.lock(), Position::Streams(_))
     }
 
-    /// Whether it gets the stream, and says from time to time how far it is.
+    /// Returns true if it gets the stream and acknowledges it.
     #[must_use]
     pub fn confirms(&self) -> bool {
         self.is_online() && !self.is_old.load(Relaxed)
     }
 
-    /// Whether it wants the stream, and says from time to time how far it is, as soon as it has its copy.
+    /// Returns true if it wants the stream, and will acknowledge it once it has its copy.
     #[must_use]
     pub fn will_confirm(&self) -> bool {
         self.wants_stream() && !self.is_old.load(Relaxed)
     }
 
-    /// It has asked with SYNC, and will not say how far it is.
+    /// Notes that it has asked with SYNC and will not acknowledge.
     pub fn note_old(&self) {
         self.is_old.store(true, Relaxed);
     }
 
-    /// Whether more than `bytes` of the stream have waited for it for more than `seconds` without a break, as far as
-    /// this is asked often. Zero bytes: never.
+    /// Returns true if it has lagged more than `bytes` behind the stream for more than `seconds` without a break, as
+    /// seen by frequent calls. Never with zero bytes.
     #[must_use]
     pub fn lags_for(&self, bytes: u64, seconds: u32, now_ms: i64) -> bool {
-        let lag = match &*self.place.lock() {
-            Place::Streams(reader) | Place::AwaitsAck(reader) => reader.lag(),
-            Place::Copies { then, .. } => then.lag(),
+        let lag = match &*self.position.lock() {
+            Position::Streams(reader) | Position::AwaitsAck(reader) => reader.lag(),
+            Position::Copies { then, .. } => then.lag(),
             _ => None,
         };
         if bytes == 0 || lag.is_none_or(|lag| lag <= bytes) {
@@ -208,46 +208,48 @@ impl Replica {
         now_ms.saturating_sub(since_ms) > i64::from(seconds) * 1000
     }
 
-    /// Its state in the words of INFO.
+    /// Returns its state in the words of INFO.
     #[must_use]
     pub fn state(&self) -> &'static str {
-        match *self.place.lock() {
-            Place::Streams(_) => "online",
-            Place::Copies { .. } | Place::AwaitsAck(_) => "send_bulk",
-            Place::Nothing | Place::Waits { .. } | Place::Rests | Place::Ended => "wait_bgsave",
+        match *self.position.lock() {
+            Position::Streams(_) => "online",
+            Position::Copies { .. } | Position::AwaitsAck(_) => "send_bulk",
+            Position::Nothing | Position::Waits { .. } | Position::Rests | Position::Ended => {
+                "wait_bgsave"
+            }
         }
     }
 
-    /// Appends to `into` what it gets next, about `max` bytes at most.
+    /// Appends the next data for it to `into`, about `max` bytes at most.
     pub fn take(&self, max: usize, into: &mut Vec<u8>) -> Took {
         self.is_told.store(false, Relaxed);
         let end = into.len() + max;
-        let mut place = self.place.lock();
+        let mut position = self.position.lock();
         loop {
             let room = end.saturating_sub(into.len());
             if room == 0 {
                 return Took::More;
             }
-            match &mut *place {
-                Place::Nothing | Place::Rests => return Took::All,
-                Place::Waits { is_due, .. } => {
+            match &mut *position {
+                Position::Nothing | Position::Rests => return Took::All,
+                Position::Waits { is_due, .. } => {
                     if std::mem::take(is_due) {
                         into.push(b'\n');
                     }
                     return Took::All;
                 }
-                Place::AwaitsAck(reader) => {
+                Position::AwaitsAck(reader) => {
                     return if reader.lag().is_some() { Took::All } else { Took::Lost };
                 }
-                Place::Ended => return Took::Lost,
-                Place::Streams(reader) => match reader.take(room, into) {
+                Position::Ended => return Took::Lost,
+                Position::Streams(reader) => match reader.take(room, into) {
                     Taken::Bytes(_) => {}
                     Taken::Nothing => return Took::All,
                     Taken::Lost => return Took::Lost,
                 },
-                Place::Copies { head, copy, reader, .. } => {
+                Position::Copies { head, copy, reader, .. } => {
                     into.append(head);
-                    // In this order: what is written before the end is known is there.
+                    // The order matters: everything written before the end was seen is then taken.
                     let ended = copy.ended();
                     match reader.take(room, into) {
                         Taken::Bytes(_) => {}
@@ -255,7 +257,7 @@ impl Replica {
                         Taken::Nothing => match ended {
                             None => return Took::All,
                             Some(false) => return Took::Lost,
-                            Some(true) => self.end_copy(&mut place),
+                            Some(true) => self.end_copy(&mut position),
                         },
                     }
                 }
@@ -263,67 +265,71 @@ impl Replica {
         }
     }
 
-    fn end_copy(&self, place: &mut Place) {
-        if let Place::Copies { then, is_loaded, .. } = std::mem::replace(place, Place::Ended) {
-            // One that wants nothing else closes its connection, and keeps nothing until then.
+    fn end_copy(&self, position: &mut Position) {
+        if let Position::Copies { then, is_loaded, .. } =
+            std::mem::replace(position, Position::Ended)
+        {
+            // A replica that wants nothing else closes its connection, and needs no position until then.
             let copy_only = self.facts.lock().copy_only;
-            *place = match is_loaded {
-                _ if copy_only => Place::Rests,
-                true => Place::Streams(then),
-                false => Place::AwaitsAck(then),
+            *position = match is_loaded {
+                _ if copy_only => Position::Rests,
+                true => Position::Streams(then),
+                false => Position::AwaitsAck(then),
             };
         }
     }
 
-    /// It has the stream on disk up to an offset.
+    /// Notes that it has the stream on disk up to an offset.
     pub fn note_synced(&self, offset: u64) {
         self.synced.fetch_max(offset, Relaxed);
     }
 
-    /// It has processed the stream up to an offset. What it gets from now on because of that.
+    /// Notes that it has processed the stream up to an offset. Returns the effect on the data that it gets.
     pub fn acknowledge(&self, offset: u64, now_ms: i64) -> Began {
         self.acknowledged.fetch_max(offset, Relaxed);
         self.acknowledged_ms.store(now_ms, Relaxed);
-        let mut place = self.place.lock();
-        if let Place::Copies { is_loaded, .. } = &mut *place {
+        let mut position = self.position.lock();
+        if let Position::Copies { is_loaded, .. } = &mut *position {
             *is_loaded = true;
         }
-        if let Place::AwaitsAck(_) = *place
-            && let Place::AwaitsAck(reader) = std::mem::replace(&mut *place, Place::Ended)
+        if let Position::AwaitsAck(_) = *position
+            && let Position::AwaitsAck(reader) = std::mem::replace(&mut *position, Position::Ended)
         {
-            *place = Place::Streams(reader);
+            *position = Position::Streams(reader);
             return Began::Stream;
         }
         Began::Nothing
     }
 
-    /// The offset up to which it has processed the stream.
+    /// Returns the offset up to which it has processed the stream.
     #[must_use]
     pub fn acknowledged(&self) -> u64 {
         self.acknowledged.load(Relaxed)
     }
 
-    /// The offset up to which it has the stream on disk.
+    /// Returns the offset up to which it has the stream on disk.
     #[must_use]
     pub fn synced(&self) -> u64 {
         self.synced.load(Relaxed)
     }
 
-    /// Seconds since it said so.
+    /// Returns the seconds since its last acknowledgement.
     #[must_use]
     pub fn silent_seconds(&self, now_ms: i64) -> i64 {
         (now_ms - self.acknowledged_ms.load(Relaxed)).max(0) / 1000
     }
 
-    /// For how many seconds something should have been heard of it: that it takes the end of its copy, then that it
-    /// loads it, and then how far it is in the stream. `None` if nothing is to be heard. While a copy is being written,
-    /// its writer looks after those who take it.
+    /// Returns the seconds for which a sign of life is overdue: that it reads the end of its copy, then that it loads
+    /// it, then its acknowledgements. `None` if none is expected. While a copy is being written, its writer checks the
+    /// readers.
     #[must_use]
     pub fn overdue_seconds(&self, now_ms: i64) -> Option<i64> {
         let is_old = self.is_old.load(Relaxed);
-        match &*self.place.lock() {
-            Place::Streams(_) | Place::AwaitsAck(_) if !is_old => Some(self.silent_seconds(now_ms)),
-            Place::Copies { copy, .. } => {
+        match &*self.position.lock() {
+            Position::Streams(_) | Position::AwaitsAck(_) if !is_old => {
+                Some(self.silent_seconds(now_ms))
+            }
+            Position::Copies { copy, .. } => {
                 let complete = (now_ms - copy.complete_ms()?).max(0) / 1000;
                 Some(complete.min(self.silent_seconds(now_ms)))
             }
@@ -331,50 +337,50 @@ impl Replica {
         }
     }
 
-    /// It has taken something of its copy, or shows that it is loading it.
+    /// Notes that it has read a part of its copy, or reports that it is loading it.
     pub fn show_progress(&self, now_ms: i64) {
-        if let Place::Copies { .. } | Place::AwaitsAck(_) = &*self.place.lock() {
+        if let Position::Copies { .. } | Position::AwaitsAck(_) = &*self.position.lock() {
             self.note_time(now_ms);
         }
     }
 
-    /// Its time begins: silence counts from now on.
+    /// Restarts the measurement of silence.
     pub fn note_time(&self, now_ms: i64) {
         self.acknowledged_ms.store(now_ms, Relaxed);
     }
 
-    /// Its bytes in the stream are gone, so that it can never get them.
+    /// Returns true if its next bytes are no longer available, so that it can never get them.
     #[must_use]
     pub fn is_lost(&self) -> bool {
-        match &*self.place.lock() {
-            Place::Streams(reader) | Place::AwaitsAck(reader) => reader.lag().is_none(),
-            Place::Copies { reader, then, copy, .. } => {
+        match &*self.position.lock() {
+            Position::Streams(reader) | Position::AwaitsAck(reader) => reader.lag().is_none(),
+            Position::Copies { reader, then, copy, .. } => {
                 reader.lag().is_none() || then.lag().is_none() || copy.ended() == Some(false)
             }
             _ => false,
         }
     }
 
-    /// Has it get a sign of life, if it waits for a copy to begin.
+    /// Makes a keepalive byte due, if it waits for a copy to begin.
     pub fn show_life(&self) {
-        if let Place::Waits { is_due, .. } = &mut *self.place.lock() {
+        if let Position::Waits { is_due, .. } = &mut *self.position.lock() {
             *is_due = true;
         }
     }
 
-    /// Whether its worker has to be told that there is something for it: at most once until it takes that.
+    /// Returns true if its worker has to be notified: at most once until it takes the data.
     #[must_use]
     pub fn tell(&self) -> bool {
         !self.is_told.swap(true, Relaxed)
     }
 
-    /// Where it listens, by what it says of itself.
+    /// Returns the address that it announced.
     #[must_use]
     pub fn address(&self) -> Address {
         Address { host: self.ip().into_bytes(), port: self.port() }
     }
 
-    /// Whether that is this address. One that has not said where it listens is at none.
+    /// Returns true if it announced this address. A replica that announced none never matches.
     #[must_use]
     pub fn is_at(&self, address: &Address) -> bool {
         self.listens()
@@ -382,19 +388,19 @@ impl Replica {
             && self.ip().as_bytes().eq_ignore_ascii_case(&address.host)
     }
 
-    /// Whether it has said where it listens. A reader of the stream may not, and cannot take over.
+    /// Returns true if it announced an address. Mere readers of the stream may not do so, and cannot take over.
     #[must_use]
     pub fn listens(&self) -> bool {
         self.port() != 0
     }
 
-    /// Where it listens; 0 if it has not said.
+    /// Returns its listening port; 0 if it has not reported one.
     #[must_use]
     pub fn port(&self) -> u16 {
         self.facts.lock().port
     }
 
-    /// Its address, as others should see it.
+    /// Returns its address for others.
     #[must_use]
     pub fn ip(&self) -> String {
         self.facts.lock().ip.clone().unwrap_or_else(|| self.client.host().to_owned())
@@ -416,7 +422,13 @@ mod tests {
         let (copy, sink) = Copy::begin(Duration::from_secs(60), None, Box::new(|| ()));
         let (reader, then) = (copy.reader().unwrap(), Backlog::new(0, 0).reader_at(0).unwrap());
         let (head, is_loaded) = (Vec::new(), false);
-        replica.turn_to(Place::Copies { head, copy: Arc::clone(&copy), reader, then, is_loaded });
+        replica.turn_to(Position::Copies {
+            head,
+            copy: Arc::clone(&copy),
+            reader,
+            then,
+            is_loaded,
+        });
         copy.open(None);
         assert_eq!(replica.overdue_seconds(i64::MAX), None, "the writer looks after it");
         sink.end(Ok(()));
@@ -429,7 +441,7 @@ mod tests {
         replica.show_progress(begin + 100_000);
         assert_eq!(overdue(100_999), Some(0), "it loads");
         assert_eq!(replica.acknowledge(0, begin + 110_000), Began::Stream);
-        // Only how far it is counts from then on.
+        // From then on only acknowledgements count.
         replica.show_progress(begin + 120_000);
         assert_eq!(overdue(120_000), Some(10));
         replica.note_old();

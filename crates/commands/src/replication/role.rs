@@ -1,14 +1,14 @@
-//! Whether this server is a replica, of which primary, and the state of its link; and what clients may do because of
-//! that, or because this server has too few replicas itself.
+//! Role of this server: the primary that it follows, if any, and the state of its link; and the restrictions for
+//! clients that result from this, or from too few replicas.
 //!
-//! Commands change the primary. A thread of the server follows it and reports its progress here. The check that every
-//! request makes is one atomic load.
+//! Commands change the primary. A thread of the server follows it and reports its progress here. The check for each
+//! request is one atomic load.
 //!
-//! **Invariant:** clients do not change keys while the server is a replica. Its data would differ from the primary's,
-//! and nothing would correct that.
+//! **Invariant:** clients do not change keys while the server is a replica. Otherwise its data would differ from the
+//! primary's, and nothing would correct that.
 //!
 //! **Invariant:** a link changes data only while it is the current one and the role is not being changed
-//! ([`Role::apply_for`]). So nothing of a stream is applied behind the reply to the command that ends it.
+//! ([`Role::apply_for`]). So nothing of a stream is applied after the reply to the command that ends it.
 
 use std::fmt;
 use std::sync::atomic::Ordering::{Relaxed, SeqCst};
@@ -17,22 +17,22 @@ use std::time::Duration;
 
 use parking_lot::{Condvar, Mutex, MutexGuard};
 use tierce_keyspace::DbIndex;
-use tierce_replication::link::Place;
+use tierce_replication::link::Position;
 
 /// Clients must not change data.
 pub(crate) const READ_ONLY: u8 = 1;
-/// Clients must not read old data.
+/// Clients must not read stale data.
 pub(crate) const STALE: u8 = 2;
 /// Clients must not change data while there are too few replicas.
 pub(crate) const LACKS_REPLICAS: u8 = 4;
-/// Not a primary.
+/// The server is not a primary.
 const REPLICA: u8 = 8;
 
-/// A thread that clients wait for waits so long for the role: a busy link lets others have it in less, unless one of
-/// its commands waits for a shard.
+/// Time for which a thread with waiting clients tries to lock the role. A busy link releases the lock earlier, unless
+/// one of its commands waits for a shard.
 const STILL_PATIENCE: Duration = Duration::from_millis(2);
 
-/// Where a primary listens.
+/// Listening address of a primary.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Address {
     /// Its name or address.
@@ -47,22 +47,22 @@ impl fmt::Display for Address {
     }
 }
 
-/// How far the link to the primary is.
+/// State of the link to the primary.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum LinkState {
-    /// There is none, and there will be an attempt.
+    /// There is no connection; an attempt will follow.
     #[default]
     Connect,
-    /// A connection is being made, or the two introduce themselves.
+    /// A connection is being made, or the handshake is running.
     Connecting,
-    /// A full copy is under way.
+    /// A full copy is being transferred.
     Sync,
     /// The stream arrives.
     Connected,
 }
 
 impl LinkState {
-    /// As ROLE names it.
+    /// Returns its name in ROLE.
     #[must_use]
     pub fn name(self) -> &'static str {
         match self {
@@ -74,31 +74,31 @@ impl LinkState {
     }
 }
 
-/// How the changes of the primary come.
+/// Source of the primary's changes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Via {
-    /// As a stream of commands, from the primary itself.
+    /// A stream of commands, from the primary itself.
     Link,
-    /// As the log in a bucket, which the primary owns. Its offsets are numbers of objects.
+    /// The log in a bucket, which the primary owns. Its offsets are numbers of objects.
     Bucket,
 }
 
-/// The first pause between two full copies that heal a divergence, in milliseconds. Each further one is twice as long,
-/// [`PAUSE_DOUBLED_MAX`] times: if a limit is lower here, a copy does not help for long.
+/// The first pause between two full copies that heal a divergence, in milliseconds. It doubles up to
+/// [`PAUSE_DOUBLED_MAX`] times: if a limit is lower here than on the primary, a copy does not help for long.
 const PAUSE_MS: i64 = 60_000;
 const PAUSE_DOUBLED_MAX: u32 = 10;
 
-/// When a replica asks for a full copy because its data may differ from the primary's.
+/// Schedule of full copies that a replica requests because its data may differ from the primary's.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Healing {
-    /// The data may differ since the last full copy that was loaded.
+    /// True if the data may differ since the last full copy was loaded.
     pub differs: bool,
     copies: u32,
     not_before_ms: i64,
 }
 
 impl Healing {
-    /// True if a copy is to be asked for now, which counts as asked for.
+    /// Returns true if a copy is to be requested now, and counts it as requested.
     pub fn begins(&mut self, now_ms: i64) -> bool {
         let is_due = self.differs && now_ms >= self.not_before_ms;
         if is_due {
@@ -108,8 +108,8 @@ impl Healing {
         is_due
     }
 
-    /// A full copy could not be loaded. The pause before the next one, if it was to heal: that would most likely fail
-    /// for the same reason.
+    /// Notes that a full copy could not be loaded. Returns the pause before the next one, if it was for healing: the
+    /// next one would probably fail for the same reason.
     pub fn pause_after_failure(&mut self, now_ms: i64) -> Option<Duration> {
         self.begins(now_ms);
         let ms = u64::try_from(self.not_before_ms - now_ms).unwrap_or(0);
@@ -117,46 +117,46 @@ impl Healing {
     }
 }
 
-/// A replica's figures.
+/// Statistics of a replica.
 #[derive(Clone, Debug)]
 pub struct Following {
-    /// Whom it follows.
+    /// Address of its primary.
     pub primary: Address,
-    /// How.
+    /// Source of the changes.
     pub via: Via,
-    /// How far the link is.
+    /// State of the link.
     pub link: LinkState,
-    /// What is known of the stream; `None` before the first full copy.
-    pub place: Option<Place>,
-    /// The database that the stream has selected there.
+    /// Id and applied offset of the stream; `None` before the first full copy.
+    pub position: Option<Position>,
+    /// The selected database of the stream at this offset.
     pub db: DbIndex,
-    /// Bytes of the stream that have arrived, of which some may not be applied yet.
+    /// Offset up to which the stream has arrived. Its last bytes may not be applied yet.
     pub read_offset: u64,
-    /// When something last arrived, in Unix milliseconds.
+    /// Time when something last arrived, in Unix milliseconds.
     pub last_io_ms: i64,
-    /// Since when there is no stream, in Unix milliseconds.
+    /// Time since which there is no stream, in Unix milliseconds.
     pub down_since_ms: i64,
     /// Bytes of the full copy that have arrived.
     pub copied_bytes: u64,
-    /// Full copies after commands that failed here.
+    /// Schedule of full copies after commands that failed here.
     pub healing: Healing,
-    /// Counts the changes of the primary: the link of an older number is to be given up.
+    /// Number of changes of the primary. A link with an older number has to stop.
     pub number: u64,
-    /// The one it follows is a replica still, and is to take over: clients' writes wait, and are not refused yet.
+    /// True while its future primary has not taken over. Writes of clients wait, and are not refused yet.
     pub hands_over: bool,
-    /// The number from which on the server has been a replica without a break.
+    /// Number of the first link since which the server has always been a replica.
     since: u64,
 }
 
 impl Following {
-    fn new(primary: Address, place: Option<Place>, number: u64, now_ms: i64) -> Self {
+    fn new(primary: Address, position: Option<Position>, number: u64, now_ms: i64) -> Self {
         Self {
             primary,
             via: Via::Link,
             link: LinkState::Connect,
-            place,
+            position,
             db: DbIndex::ZERO,
-            read_offset: place.map_or(0, |place| place.offset),
+            read_offset: position.map_or(0, |position| position.offset),
             last_io_ms: now_ms,
             down_since_ms: now_ms,
             copied_bytes: 0,
@@ -167,11 +167,11 @@ impl Following {
         }
     }
 
-    /// Up to where what the primary has done is applied, as far as that is known.
+    /// Returns the offset up to which the primary's changes are applied, if it is known.
     #[must_use]
     pub fn applied_offset(&self) -> Option<u64> {
         match self.via {
-            Via::Link => self.place.map(|place| place.offset),
+            Via::Link => self.position.map(|position| position.offset),
             Via::Bucket => Some(self.read_offset),
         }
     }
@@ -192,11 +192,11 @@ pub struct Role {
     state: Mutex<State>,
     changed: Condvar,
     closes: AtomicU8,
-    /// Held by who applies a stream, and by who changes the role; see [`Role::hold_still`] for the order of locks.
+    /// Locked to apply a stream or to change the role; see [`Role::hold_still`] for the order of locks.
     applies: Mutex<()>,
-    /// The link is to take nothing more from the primary: this server is about to end.
+    /// True if the link must read no more from the primary, because this server is about to end.
     holds_link: AtomicBool,
-    /// It takes nothing more.
+    /// True after the link has stopped reading.
     link_stands: AtomicBool,
     /// Bytes that came from primaries since the start.
     received: AtomicU64,
@@ -205,55 +205,55 @@ pub struct Role {
 }
 
 impl Role {
-    /// Why clients must not change data, or must not read them: [`READ_ONLY`], [`STALE`] and [`LACKS_REPLICAS`].
+    /// Returns the restrictions for clients: [`READ_ONLY`], [`STALE`] and [`LACKS_REPLICAS`].
     #[inline]
     pub(crate) fn closes_to_some(&self) -> u8 {
         self.closes.load(Relaxed) & (READ_ONLY | STALE | LACKS_REPLICAS)
     }
 
-    /// Whether clients must not change data.
+    /// Returns true if clients must not change data.
     #[inline]
     #[must_use]
     pub fn is_read_only(&self) -> bool {
         self.closes.load(Relaxed) & READ_ONLY != 0
     }
 
-    /// Whether the server is a replica, or is becoming one: what clients write may still wait then, and is not refused
-    /// yet.
+    /// Returns true if the server is a replica, or is becoming one. In the latter case writes of clients may still
+    /// wait, and are not refused yet.
     #[inline]
     #[must_use]
     pub fn is_replica(&self) -> bool {
         self.closes.load(Relaxed) & REPLICA != 0
     }
 
-    /// Whether clients must not read data that may be old.
+    /// Returns true if clients must not read possibly stale data.
     #[inline]
     #[must_use]
     pub fn is_stale(&self) -> bool {
         self.closes.load(Relaxed) & STALE != 0
     }
 
-    /// Whether clients must not change data while there are too few replicas of this server.
+    /// Returns true if clients must not change data because this server has too few replicas.
     #[inline]
     #[must_use]
     pub fn lacks_replicas(&self) -> bool {
         self.closes.load(Relaxed) & LACKS_REPLICAS != 0
     }
 
-    /// The figures of a replica; `None` of a primary.
+    /// Returns the statistics of a replica; `None` for a primary.
     #[must_use]
     pub fn following(&self) -> Option<Following> {
         self.state.lock().following.clone()
     }
 
-    /// The same of the link with this number; `None` if it is to be given up.
+    /// Returns the statistics of the link with this number; `None` if it has to stop.
     #[must_use]
     pub fn following_as(&self, number: u64) -> Option<Following> {
         self.following().filter(|following| following.number == number)
     }
 
-    /// Follows a primary from now on, or none. Returns whether that is a change. What is known of a stream stays known
-    /// with another primary, which may have the same stream; as a primary, the server has a stream of its own.
+    /// Makes the server follow a primary, or none. Returns true if this is a change. The position in the stream is kept
+    /// for another primary, which may have an equal stream. As a primary, the server has a stream of its own.
     pub fn follow(&self, primary: Option<Address>, now_ms: i64) -> bool {
         let mut state = self.state.lock();
         if state.following.as_ref().map(|following| &following.primary) == primary.as_ref() {
@@ -262,20 +262,20 @@ impl Role {
         state.number += 1;
         let number = state.number;
         let known = state.following.as_ref();
-        let place = known.and_then(|following| following.place);
+        let position = known.and_then(|following| following.position);
         let db = known.map_or(DbIndex::ZERO, |following| following.db);
         let since = known.map_or(number, |following| following.since);
         state.following = primary.map(|primary| Following {
             db,
             since,
-            ..Following::new(primary, place, number, now_ms)
+            ..Following::new(primary, position, number, now_ms)
         });
         self.note(&state);
         self.changed.notify_all();
         true
     }
 
-    /// Follows a replica from now on, which is to take over. `false` if the server follows another one already.
+    /// Makes the server follow a replica that will take over. Returns false if it follows a primary already.
     #[must_use]
     pub fn hand_over(&self, replica: Address, now_ms: i64) -> bool {
         let mut state = self.state.lock();
@@ -291,8 +291,8 @@ impl Role {
         true
     }
 
-    /// Follows the log in a bucket from now on, which this server owns. Returns the number of that as if it were a
-    /// link.
+    /// Makes the server follow the log in a bucket, which `owner` owns. It gets a number like a link, which is
+    /// returned.
     pub fn follow_bucket(&self, owner: Address, now_ms: i64) -> u64 {
         let mut state = self.state.lock();
         state.number += 1;
@@ -304,21 +304,21 @@ impl Role {
         number
     }
 
-    /// Who owns the log in a bucket that the server follows, if it does.
+    /// Returns the owner of the log in a bucket that the server follows, if it does.
     #[must_use]
     pub fn owner(&self) -> Option<Address> {
         let following = self.state.lock().following.clone()?;
         (following.via == Via::Bucket).then_some(following.primary)
     }
 
-    /// Says whether clients may read data that may be old.
+    /// Sets whether clients may read possibly stale data.
     pub fn set_serves_stale(&self, serves_stale: bool) {
         let mut state = self.state.lock();
         state.serves_stale = serves_stale;
         self.note(&state);
     }
 
-    /// Says whether there are too few replicas of this server, which matters while it is a primary.
+    /// Sets whether there are too few replicas of this server. This only matters while it is a primary.
     pub fn set_lacks_replicas(&self, lacks_replicas: bool) {
         let mut state = self.state.lock();
         state.lacks_replicas = lacks_replicas;
@@ -329,7 +329,7 @@ impl Role {
         let closes = match &state.following {
             None if state.lacks_replicas => LACKS_REPLICAS,
             None => 0,
-            // The writes are held back, and go on if the replica does not take over.
+            // Writes are deferred, and continue if the replica does not take over.
             Some(Following { hands_over: true, .. }) if state.serves_stale => REPLICA,
             Some(Following { hands_over: true, .. }) => REPLICA | STALE,
             Some(Following { link: LinkState::Connected, .. }) => REPLICA | READ_ONLY,
@@ -339,7 +339,7 @@ impl Role {
         self.closes.store(closes, Relaxed);
     }
 
-    /// Changes the figures of the link with this number. `false` if it is to be given up.
+    /// Changes the statistics of the link with this number. Returns false if it has to stop.
     #[must_use]
     pub fn update(&self, number: u64, change: impl FnOnce(&mut Following)) -> bool {
         let mut state = self.state.lock();
@@ -354,66 +354,66 @@ impl Role {
         true
     }
 
-    /// The link with this number has applied the stream up to a place. The next link goes on there, so that is noted
-    /// also of one that is to be given up, unless the server was a primary in between.
-    pub fn note_applied(&self, number: u64, place: Option<Place>, db: DbIndex) {
+    /// Notes the position up to which the link with this number has applied the stream. The next link continues there.
+    /// So this is also noted for a link that has to stop, unless the server was a primary in between.
+    pub fn note_applied(&self, number: u64, position: Option<Position>, db: DbIndex) {
         let mut state = self.state.lock();
         if let Some(following) = state.following.as_mut().filter(|of| of.since <= number) {
-            (following.place, following.db) = (place, db);
+            (following.position, following.db) = (position, db);
         }
     }
 
-    /// Whether the server has been a replica ever since the link with this number, so that its data are still those of
-    /// the stream.
+    /// Returns true if the server has always been a replica since the link with this number, so that its data still
+    /// match the stream.
     #[must_use]
     pub fn has_followed_since(&self, number: u64) -> bool {
         self.state.lock().following.as_ref().is_some_and(|of| of.since <= number)
     }
 
-    /// So many bytes came from the primary.
+    /// Counts bytes from the primary.
     pub fn note_received(&self, bytes: usize) {
         self.received.fetch_add(bytes as u64, Relaxed);
     }
 
-    /// Bytes that came from primaries since the start.
+    /// Returns the bytes from primaries since the start.
     #[must_use]
     pub fn received_bytes(&self) -> u64 {
         self.received.load(Relaxed)
     }
 
-    /// A command of a primary failed here. How many that makes since the start.
+    /// Counts a command of a primary that failed here. Returns their number since the start.
     pub fn note_failed(&self) -> u64 {
         self.failed.fetch_add(1, Relaxed) + 1
     }
 
-    /// Commands of primaries that failed here since the start.
+    /// Returns the number of commands of primaries that failed here since the start.
     #[must_use]
     pub fn failed_commands(&self) -> u64 {
         self.failed.load(Relaxed)
     }
 
-    /// To be held while something of the stream is applied; `None` if the link with this number is to be given up.
+    /// Locks the role to apply a part of the stream; returns `None` if the link with this number has to stop.
     #[must_use]
     pub fn apply_for(&self, number: u64) -> Option<MutexGuard<'_, ()>> {
         let applies = self.applies.lock();
         self.update(number, |_| ()).then_some(applies)
     }
 
-    /// To be held while the role is changed, or where the data are in the stream has to be known: waits until nothing
-    /// of the stream is being applied.
+    /// Locks the role, to change it or to read the exact offset of the data in the stream. Waits until nothing of the
+    /// stream is being applied.
     ///
-    /// **Order of locks:** this one, then shards, then what is locked for moments only, `state` too. Who holds it may
-    /// wait for shards, for as long as a program runs that has them. So a thread that waits here
+    /// **Order of locks:** this one, then shards, then short locks, including `state`. The owner of this lock may wait
+    /// for shards, for as long as a program runs that has locked them. So a thread that waits here
     ///
-    /// * holds no shard, not even that of the request before, which a worker keeps otherwise;
-    /// * is not one that clients wait for, a worker or a thread for long commands. These try
-    ///   ([`Role::try_hold_still`]), and come again later, so that others are served meanwhile: also SCRIPT KILL, which
-    ///   ends such a program. Commands do so by `Context::hold_role_still`.
+    /// * has no shard locked, not even that of the previous request, which a worker usually keeps;
+    /// * has no waiting clients. Workers and threads for long commands use [`Role::try_hold_still`] and retry later, so
+    ///   that others are served meanwhile, including SCRIPT KILL, which ends such a program. Commands use
+    ///   `Context::hold_role_still`.
     pub fn hold_still(&self) -> MutexGuard<'_, ()> {
         self.applies.lock()
     }
 
-    /// The same for a thread that clients wait for. `None` when another thread has held it for long.
+    /// Like [`Role::hold_still`], for threads with waiting clients. `None` if another thread keeps the lock for long.
     #[must_use]
     pub fn try_hold_still(&self) -> Option<MutexGuard<'_, ()>> {
         self.applies.try_lock_for(STILL_PATIENCE)
@@ -432,7 +432,7 @@ impl Role {
         }
     }
 
-    /// Waits for so long, or until the link with this number is to be given up.
+    /// Waits for `time`, or until the link with this number has to stop.
     pub fn pause(&self, number: u64, time: Duration) {
         let mut state = self.state.lock();
         let is_current = state.following.as_ref().is_some_and(|of| of.number == number);
@@ -441,13 +441,13 @@ impl Role {
         }
     }
 
-    /// Has the link take nothing more from the primary, or go on.
+    /// Makes the link stop reading from the primary, or continue.
     pub fn hold_link(&self, holds: bool) {
         self.link_stands.store(false, SeqCst);
         self.holds_link.store(holds, SeqCst);
     }
 
-    /// Whether the link, which asks, is to take nothing more. What it has taken is applied.
+    /// Returns true if the link, which calls this, must read no more. Everything it has read is applied.
     #[must_use]
     pub fn holds_link(&self) -> bool {
         let holds = self.holds_link.load(SeqCst);
@@ -457,7 +457,7 @@ impl Role {
         holds
     }
 
-    /// Whether nothing more comes from a primary, while the link is held.
+    /// Returns true if nothing more arrives from a primary, while the link is stopped.
     #[must_use]
     pub fn link_stands(&self) -> bool {
         let is_streaming = |of: &Following| of.via == Via::Link && of.link == LinkState::Connected;
@@ -503,19 +503,19 @@ mod tests {
     fn what_an_old_link_has_applied_is_known_to_the_next_one() {
         let role = Role::default();
         let id = ReplicationId::NONE;
-        let place_at = |offset| Some(Place { id, offset });
-        let known = || role.following().and_then(|following| following.place);
+        let position_at = |offset| Some(Position { id, offset });
+        let known = || role.following().and_then(|following| following.position);
         assert!(role.follow(Some(address(1)), 0));
         let first = role.following().unwrap().number;
-        role.note_applied(first, place_at(10), DbIndex::ZERO);
+        role.note_applied(first, position_at(10), DbIndex::ZERO);
         assert!(role.follow(Some(address(2)), 0));
-        // Its last commands were under way when the primary changed.
-        role.note_applied(first, place_at(20), DbIndex::ZERO);
-        assert_eq!(known(), place_at(20));
-        // Clients of a primary change what is no part of the stream.
+        // Its last commands were running when the primary changed.
+        role.note_applied(first, position_at(20), DbIndex::ZERO);
+        assert_eq!(known(), position_at(20));
+        // Clients of a primary make changes that are not in the stream.
         assert!(role.follow(None, 0));
         assert!(role.follow(Some(address(1)), 0));
-        role.note_applied(first, place_at(30), DbIndex::ZERO);
+        role.note_applied(first, position_at(30), DbIndex::ZERO);
         assert_eq!(known(), None);
     }
 
@@ -543,7 +543,7 @@ mod tests {
         assert_eq!(pause(&mut healing, 1000), Duration::from_secs(59));
         assert_eq!(pause(&mut healing, 60_000), Duration::from_secs(120));
         assert_eq!(pause(&mut healing, 180_000), Duration::from_secs(240));
-        // One was loaded, and the next command fails.
+        // A copy was loaded, and the next command fails.
         healing.differs = false;
         assert_eq!(healing.pause_after_failure(500_000), None);
         healing.differs = true;

@@ -1,45 +1,45 @@
-//! What earlier runs of a program tell about the next one: where it should begin, so that it need not begin twice.
+//! History of a program's runs. It chooses the start of the next run, so that the program need not start twice.
 //!
-//! A program that has taken long begins on a thread for scripts the next time, and one that has reached a key that it
-//! had not declared begins with all shards locked. Both are forgotten after a while: what a program does depends on its
-//! arguments and on the data.
+//! A program that took long starts on a thread for scripts the next time. A program that accessed an undeclared key
+//! starts with all shards locked. Both facts are forgotten after a while, because the behaviour of a program depends on
+//! its arguments and on the data.
 
 use std::sync::atomic::{AtomicU8, Ordering::Relaxed};
 
-/// After so many runs in a row that a worker could have done, the next one begins on a worker.
+/// Number of consecutive short runs after which the next one starts on a worker.
 const SHORT_RUNS: u8 = 4;
 
-/// After so many runs with all shards locked, one begins with the declared keys alone.
+/// Number of runs with all shards locked after which one starts with the declared keys only.
 const WIDE_RUNS: u8 = 64;
 
-/// See the module. Threads that write at the same time may lose a run, which only costs time.
+/// See the module. Concurrent writers may lose a run, which only costs time.
 #[derive(Debug, Default)]
 pub struct History {
-    /// Short runs that are to be seen before it begins on a worker again.
+    /// Remaining short runs before it starts on a worker again.
     long: AtomicU8,
-    /// Runs that begin with all shards.
+    /// Remaining runs that start with all shards locked.
     wide: AtomicU8,
 }
 
 impl History {
-    /// Whether it is to begin on a thread for scripts.
+    /// Returns true if it has to start on a thread for scripts.
     #[inline]
     #[must_use]
     pub fn is_long(&self) -> bool {
         self.long.load(Relaxed) > 0
     }
 
-    /// It has taken too long for a worker.
+    /// Notes that it took too long for a worker.
     pub fn was_long(&self) {
         self.long.store(SHORT_RUNS, Relaxed);
     }
 
-    /// It has run on a thread for scripts, and a worker could have done that.
+    /// Notes that it ran on a thread for scripts, but was short enough for a worker.
     pub fn was_short(&self) {
         self.long.store(self.long.load(Relaxed).saturating_sub(1), Relaxed);
     }
 
-    /// Whether it is to begin with all shards locked. Called once for each run.
+    /// Returns true if it has to start with all shards locked. Called once for each run.
     #[inline]
     #[must_use]
     pub fn begins_wide(&self) -> bool {
@@ -50,7 +50,7 @@ impl History {
         left > 0
     }
 
-    /// It has reached for a key that it had not declared.
+    /// Notes that it accessed an undeclared key.
     pub fn was_wide(&self) {
         self.wide.store(WIDE_RUNS, Relaxed);
     }

@@ -1,14 +1,14 @@
-//! The libraries of functions that there are, with what their code has registered.
+//! Libraries of functions, with the functions that their code registers.
 //!
-//! The code of libraries is data of the keyspace ([`tierce_keyspace::CodeStore`]), and this is an index of it. What a
-//! library registers is found out by running its code on a machine: once when it is loaded by a command, or at the
-//! first look at the libraries after they have changed in another way, such as a start, a rollback or DEBUG RELOAD.
+//! The code of libraries is part of the keyspace ([`tierce_keyspace::CodeStore`]), and this is its index. The server
+//! runs the code on a machine to learn the functions: once when a command loads the library, or at the first access
+//! after other changes, such as a start, a rollback or DEBUG RELOAD.
 //!
-//! **Invariant:** the index that a reader sees is that of the code at some moment of its look. So a function is found
-//! once FUNCTION LOAD has replied, on all threads.
+//! **Invariant:** a reader sees the index of the code at some time during its access. So all threads find a function
+//! once FUNCTION LOAD has replied.
 //!
-//! A library of a data directory whose code does not run any more, or whose functions have names that others have,
-//! stays where it is and is listed without functions, and the operator is told.
+//! A stored library may fail to run, or its functions may have names of other functions. Such a library stays in the
+//! data directory and is listed without functions, and the operator is told.
 
 use std::collections::{BTreeMap, HashMap};
 use std::sync::Arc;
@@ -20,42 +20,42 @@ use tierce_lua::{Failure, Function, Library, LibraryId};
 
 use super::History;
 
-/// Where the code is, and what runs it.
+/// Gives access to the code and runs it.
 pub trait LibraryHost {
-    /// The code.
+    /// Returns the code.
     fn code(&self) -> &CodeStore;
 
-    /// Runs the code of a library, which may take half a second, or some more if it was accepted before, and returns
-    /// what it registers.
+    /// Runs the code of a library and returns the functions that it registers. This may take half a second, or some
+    /// more for accepted code.
     ///
     /// # Errors
     /// The text for the client, if the code fails or registers nothing.
     fn run(&self, library: &Library, code: Code) -> Result<Vec<Function>, Failure>;
 
-    /// Whether this thread can run code now: not while it runs a program, since it has one machine.
+    /// Returns true if this thread can run code now. It cannot while it runs a program, since it has one machine.
     fn can_run(&self) -> bool;
 
-    /// The operator is to hear that a library cannot be used.
+    /// Tells the operator that a library cannot be used.
     fn tell_unusable(&self, name: &[u8], reason: &str);
 }
 
 /// The origin of the code of a library.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Code {
-    /// A client brings it.
+    /// A client has sent it.
     New,
-    /// It is stored, or the primary sends it: it was run before.
+    /// It is stored, or the primary has sent it: it was run before.
     Accepted,
 }
 
 /// A function that can be called.
 #[derive(Debug)]
 pub struct KnownFunction {
-    /// The library that has registered it.
+    /// Its library.
     pub library: Library,
-    /// What it is.
+    /// Its registration.
     pub function: Function,
-    /// What its earlier calls were like.
+    /// History of its calls.
     pub history: History,
 }
 
@@ -64,29 +64,29 @@ pub struct KnownFunction {
 pub struct KnownLibrary {
     /// Its name.
     pub name: Vec<u8>,
-    /// Its code, and what machines know it by.
+    /// Its code, with the identity that machines use.
     pub library: Library,
-    /// What its code has registered.
+    /// Its registered functions.
     pub functions: Vec<Arc<KnownFunction>>,
 }
 
-/// What becomes of libraries that are there when others are added.
+/// Policy for existing libraries when others are added.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Existing {
-    /// They stay, and no other gets the name of one of them.
+    /// They stay. New libraries with their names are refused.
     Stay,
-    /// They stay unless another one gets their name.
+    /// They stay, unless a new library has their name.
     AreReplaced,
-    /// They go.
+    /// They are removed.
     Go,
 }
 
-/// A name is taken.
+/// Name that is already in use.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub enum Collision {
-    /// Of a library.
+    /// The name of a library.
     Library(Vec<u8>),
-    /// Of a function of another library.
+    /// The name of a function of another library.
     Function(Vec<u8>),
 }
 
@@ -99,41 +99,41 @@ pub struct Libraries {
 
 #[derive(Default)]
 struct Index {
-    /// That of the code that is indexed.
+    /// Generation of the indexed code.
     generation: u64,
     libraries: BTreeMap<Vec<u8>, Arc<KnownLibrary>>,
-    /// By their names in lower case: as in Redis these mean the same in any case, unlike the names of libraries.
+    /// By name in lower case. As in Redis, names of functions ignore case, unlike those of libraries.
     functions: HashMap<Vec<u8>, Arc<KnownFunction>>,
 }
 
 impl Libraries {
-    /// The function of this name.
+    /// Returns the function of this name.
     pub fn function(&self, host: &dyn LibraryHost, name: &[u8]) -> Option<Arc<KnownFunction>> {
         self.current(host).functions.get(&name.to_ascii_lowercase()).cloned()
     }
 
-    /// Whether there is a library of this name.
+    /// Returns true if there is a library of this name.
     pub fn contains(&self, host: &dyn LibraryHost, name: &[u8]) -> bool {
         self.current(host).libraries.contains_key(name)
     }
 
-    /// All libraries, in the order of their names.
+    /// Returns all libraries, ordered by name.
     pub fn all(&self, host: &dyn LibraryHost) -> Vec<Arc<KnownLibrary>> {
         self.current(host).libraries.values().cloned().collect()
     }
 
-    /// Runs the code that a start has found, if any, so that the operator hears at once of what cannot be used.
+    /// Runs the code found at a start, if any, so that the operator is told at once of unusable libraries.
     pub fn check(&self, host: &dyn LibraryHost) {
         drop(self.current(host));
     }
 
-    /// How many libraries there are, and how many functions.
+    /// Returns the numbers of libraries and of functions.
     pub fn counts(&self, host: &dyn LibraryHost) -> (usize, usize) {
         let index = self.current(host);
         (index.libraries.len(), index.functions.len())
     }
 
-    /// Bytes that libraries and functions take, their code included, without what machines have made of it.
+    /// Returns the memory of libraries and functions with their code, without compiled forms in machines.
     pub fn memory_bytes(&self, host: &dyn LibraryHost) -> usize {
         const LIBRARY: usize =
             size_of::<KnownLibrary>() + size_of::<(Vec<u8>, Arc<KnownLibrary>)>();
@@ -149,7 +149,7 @@ impl Libraries {
             + texts.sum::<usize>()
     }
 
-    /// Runs the code of a library, which may take as long as [`LibraryHost::run`] says.
+    /// Runs the code of a library. See [`LibraryHost::run`] for the time that this takes.
     ///
     /// # Errors
     /// The text for the client, if the code fails or registers nothing.
@@ -174,10 +174,10 @@ impl Libraries {
         LibraryId(self.last_id.fetch_add(1, Ordering::Relaxed))
     }
 
-    /// Adds libraries that were loaded, all of them or none.
+    /// Adds loaded libraries, either all or none.
     ///
     /// # Errors
-    /// When one has a name that is taken.
+    /// If a name is already in use.
     pub fn add(
         &self,
         host: &dyn LibraryHost,
@@ -190,7 +190,7 @@ impl Libraries {
             if existing == Existing::Go {
                 index.clear(code);
             }
-            // All before the first one comes: one may get a function that another one had.
+            // All old ones are removed first: a new library may have a function of another old one.
             new.iter().for_each(|library| index.remove(&library.name));
             for library in new {
                 code.put(CodeKind::Library, &library.name, Arc::clone(&library.library.code));
@@ -200,7 +200,7 @@ impl Libraries {
         })
     }
 
-    /// Removes a library; whether there was one of this name.
+    /// Removes a library. Returns true if there was one of this name.
     pub fn remove(
         &self,
         host: &dyn LibraryHost,
@@ -218,8 +218,8 @@ impl Libraries {
         self.change(host, |index| index.clear(code));
     }
 
-    /// Changes the index together with the code. For those that have a [`CodeEditor`], so that no other thread changes
-    /// code meanwhile.
+    /// Changes the index together with the code. Callers have a [`CodeEditor`], so that no other thread changes code
+    /// meanwhile.
     fn change<R>(&self, host: &dyn LibraryHost, change: impl FnOnce(&mut Index) -> R) -> R {
         drop(self.current(host));
         let mut index = self.index.write();
@@ -228,8 +228,8 @@ impl Libraries {
         changed
     }
 
-    /// The index of the code as it is now. A program, which cannot have code run, gets what there is: it may only
-    /// report how much that is.
+    /// Returns the index of the current code. A program cannot have code run and gets the existing index: it may only
+    /// report its size.
     fn current(&self, host: &dyn LibraryHost) -> RwLockReadGuard<'_, Index> {
         loop {
             let index = self.index.read();
@@ -241,20 +241,20 @@ impl Libraries {
         }
     }
 
-    /// Makes the index one of the code as it is now.
+    /// Updates the index to the current code.
     #[cold]
     fn catch_up(&self, host: &dyn LibraryHost) {
         let mut index = self.index.write();
         let store = host.code();
         let generation = store.generation();
         if index.generation != generation {
-            // The code may be newer than that, and then it is indexed once more.
+            // The code may be newer than this generation. Then it is indexed once more.
             *index = self.index_of(host, &store.all(), &index);
             index.generation = generation;
         }
     }
 
-    /// An index of this code. What `former` knows of it is not run again.
+    /// Creates an index of this code. Libraries in `former` are not run again.
     fn index_of(&self, host: &dyn LibraryHost, code: &CodeSet, former: &Index) -> Index {
         let mut index = Index::default();
         for (name, source) in code.of(CodeKind::Library) {
@@ -274,7 +274,7 @@ impl Libraries {
         index
     }
 
-    /// Runs the code of a library that is there whether or not that succeeds.
+    /// Runs the code of a stored library, which stays even if that fails.
     fn load_stored(
         &self,
         host: &dyn LibraryHost,
@@ -295,7 +295,7 @@ impl Libraries {
 }
 
 impl Index {
-    /// Whether these can be added.
+    /// Checks if these libraries can be added.
     fn find_room(&self, new: &[KnownLibrary], existing: Existing) -> Result<(), Collision> {
         if existing == Existing::Go {
             return Ok(());
@@ -307,7 +307,7 @@ impl Index {
         {
             return Err(Collision::Library(taken.name.clone()));
         }
-        // The functions of those that are replaced go with them.
+        // The functions of replaced libraries are removed with them.
         let goes = |id: LibraryId| namesakes.iter().any(|library| library.library.id == id);
         for function in new.iter().flat_map(|library| &library.functions) {
             let name = &function.function.name;
@@ -322,7 +322,7 @@ impl Index {
         Ok(())
     }
 
-    /// Adds a library whose names are free.
+    /// Adds a library with unused names.
     fn insert(&mut self, library: Arc<KnownLibrary>) {
         for function in &library.functions {
             let name = function.function.name.to_ascii_lowercase();
@@ -355,7 +355,7 @@ mod tests {
 
     use super::*;
 
-    /// Code is names of functions. One that is called `bad` cannot be registered.
+    /// The code is a list of function names. The name `bad` cannot be registered.
     struct TestHost {
         keyspace: Keyspace,
         runs: RefCell<Vec<Code>>,
@@ -414,7 +414,7 @@ mod tests {
 
     type Model = BTreeMap<String, Vec<String>>;
 
-    /// What there is, by the index, which has to agree with itself.
+    /// Returns the content of the index, and checks its consistency.
     fn found(libraries: &Libraries, host: &TestHost) -> Model {
         let all = libraries.all(host);
         let names = |library: &KnownLibrary| -> Vec<String> {
@@ -440,7 +440,7 @@ mod tests {
         (name, functions.into_iter().collect())
     }
 
-    /// What FUNCTION RESTORE does to the model.
+    /// Applies FUNCTION RESTORE to the model.
     fn add(model: &Model, new: &Model, existing: Existing) -> Option<Model> {
         let mut after = if existing == Existing::Go { Model::new() } else { model.clone() };
         for (name, functions) in new {
@@ -492,7 +492,7 @@ mod tests {
                         5 | 6 => Existing::AreReplaced,
                         _ => Existing::Go,
                     };
-                    // What is new collides with itself: the command sees to that.
+                    // The new libraries collide with each other. The command checks that.
                     if add(&Model::new(), &new, Existing::Go).is_none() {
                         continue;
                     }
@@ -530,7 +530,7 @@ mod tests {
         for _ in 0..3 {
             assert_eq!(libraries.counts(&host), (2, 3));
         }
-        // It was accepted before, and has more time.
+        // It was accepted before, so it has more time.
         assert_eq!(*host.runs.borrow(), [Code::Accepted; 2]);
         let before = libraries.function(&host, b"f").expect("it is there");
         put(b"b", b"i");

@@ -1,12 +1,12 @@
-//! Scripts: what clients have sent to be run, and what of it runs at the moment.
+//! Scripts: the programs that clients have sent, and those that run at the moment.
 //!
-//! * `registry`: the scripts that are known by the SHA-1 of their source.
-//! * `libraries`: the libraries of functions, which are data of the keyspace, with what they have registered.
-//! * `names`: scripts that are called by names, which the keyspace keeps.
-//! * `history`: what earlier runs of a program tell about the next one.
-//! * `running`: programs that run for long, which can be killed, and keep others from their keys.
+//! * `registry`: scripts, found by the SHA-1 of their source.
+//! * `libraries`: libraries of functions, which are data of the keyspace, with their registered functions.
+//! * `names`: scripts that are called by names, which the keyspace stores.
+//! * `history`: history of a program's runs, for the start of the next one.
+//! * `running`: programs that run for long. They can be killed, and their keys are locked.
 //!
-//! Nothing here runs a script: `pipeline/program` does, within a guard, on a machine of the crate `lua`.
+//! This module does not run scripts: `pipeline/program` does, within a guard, on a machine of the crate `lua`.
 
 mod history;
 mod libraries;

@@ -1,5 +1,5 @@
-//! Scripts that are called by names. The keyspace keeps their sources, in the log and in snapshots; here is what is
-//! known of them beyond that.
+//! Scripts that are called by names. The keyspace stores their sources, in the log and in snapshots. This module caches
+//! their parsed form and history.
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -16,13 +16,13 @@ pub struct Names(RwLock<Called>);
 
 #[derive(Default)]
 struct Called {
-    /// That of the sources.
+    /// Generation of the sources.
     generation: u64,
     scripts: HashMap<Box<[u8]>, Arc<KnownScript>>,
 }
 
 impl Names {
-    /// The script of this name; `None` if there is none that can be run.
+    /// Returns the script of this name; `None` if there is no runnable one.
     #[must_use]
     pub fn get(&self, code: &CodeStore, name: &[u8]) -> Option<Arc<KnownScript>> {
         let generation = code.generation();
@@ -37,7 +37,7 @@ impl Names {
         self.add(generation, code, name)
     }
 
-    /// The source is read after the generation: if it is a newer one, it is read again at the next call.
+    /// The source is read after the generation. If the source is newer, the next call reads it again.
     #[cold]
     fn add(&self, generation: u64, code: &CodeStore, name: &[u8]) -> Option<Arc<KnownScript>> {
         let source = code.get(CodeKind::Script, name)?;

@@ -1,7 +1,7 @@
-//! The scripts that are known by the SHA-1 of their source.
+//! Scripts, found by the SHA-1 of their source.
 //!
-//! SCRIPT LOAD keeps a script until SCRIPT FLUSH. What EVAL has run is kept as well, so that EVALSHA finds it, but
-//! clients may generate scripts without end: of these only the [`EVALS_MAX`] that were called last are kept, as in
+//! SCRIPT LOAD keeps a script until SCRIPT FLUSH. Scripts of EVAL are kept as well, so that EVALSHA finds them. Clients
+//! may generate scripts without end, so only the [`EVALS_MAX`] scripts of EVAL that were called last are kept, as in
 //! Redis 7.4.
 //!
 //! **Invariant:** every script here compiles, and is found by its SHA-1.
@@ -17,13 +17,13 @@ use tierce_lua::{Script, Sha1};
 use super::{History, Libraries, Names, Running};
 use crate::offload::Offload;
 
-/// Scripts that are kept because EVAL has run them.
+/// Maximum of scripts that are kept because EVAL has run them.
 const EVALS_MAX: usize = 500;
 
-/// What a script takes beside its source.
+/// Memory of a script besides its source.
 const SCRIPT_BYTES: usize = size_of::<KnownScript>() + size_of::<(Sha1, Arc<KnownScript>)>();
 
-/// A SHA-1 is a hash already, of which eight bytes will do.
+/// A SHA-1 is a hash already. Eight of its bytes suffice.
 #[derive(Default)]
 struct Sha1Hasher(u64);
 
@@ -38,11 +38,11 @@ impl Hasher for Sha1Hasher {
         }
     }
 
-    /// The length, which is always the same.
+    /// Ignores the length, which is constant.
     fn write_usize(&mut self, _: usize) {}
 }
 
-/// How long a script is kept.
+/// Lifetime of a script.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Keep {
     /// Until SCRIPT FLUSH.
@@ -54,11 +54,11 @@ pub enum Keep {
 /// A script that compiles.
 #[derive(Debug)]
 pub struct KnownScript {
-    /// Its source, and what its first line says.
+    /// Its source, parsed.
     pub script: Script,
-    /// What its earlier runs were like.
+    /// History of its runs.
     pub history: History,
-    /// When it was called last, by a clock that counts calls.
+    /// Time of its last call, by a clock that counts calls.
     used: AtomicU64,
     is_kept: AtomicBool,
 }
@@ -72,26 +72,26 @@ pub struct Scripts {
     evicted: AtomicU64,
     /// Libraries of functions.
     pub libraries: Libraries,
-    /// Those that have names.
+    /// Scripts that are called by names.
     pub names: Names,
-    /// What runs for long.
+    /// Programs that run for long.
     pub running: Running,
-    /// Calls of programs that take too long for a worker, on their way to a thread.
+    /// Queue of program calls that take too long for a worker.
     pub offload: Offload,
-    /// Bytes that the machines of all threads take.
+    /// Memory of the machines of all threads, in bytes.
     pub machine_bytes: Arc<AtomicUsize>,
 }
 
 #[derive(Default)]
 struct Cache {
     scripts: HashMap<Sha1, Arc<KnownScript>, BuildHasherDefault<Sha1Hasher>>,
-    /// How many of them are kept while they are used.
+    /// Number of scripts that are only kept while they are used.
     evals: usize,
     source_bytes: usize,
 }
 
 impl KnownScript {
-    /// A script of which nothing else is known.
+    /// Creates a script without history.
     pub(super) fn new(script: Script) -> Self {
         let (history, used, is_kept) = Default::default();
         Self { script, history, used, is_kept }
@@ -99,7 +99,7 @@ impl KnownScript {
 }
 
 impl Scripts {
-    /// The script with this SHA-1, which is called now.
+    /// Returns the script with this SHA-1, and counts a call of it.
     #[must_use]
     pub fn get(&self, sha: &Sha1) -> Option<Arc<KnownScript>> {
         let script = self.cache.read().scripts.get(sha).cloned()?;
@@ -108,19 +108,19 @@ impl Scripts {
     }
 
     fn note_use(&self, script: &KnownScript) {
-        // Those that are kept are not compared, so that their line of memory stays shared among workers.
+        // Permanent scripts are not compared, so that their cache line stays shared among workers.
         if !script.is_kept.load(Relaxed) {
             script.used.store(self.clock.fetch_add(1, Relaxed) + 1, Relaxed);
         }
     }
 
-    /// Whether there is a script with this SHA-1.
+    /// Returns true if there is a script with this SHA-1.
     #[must_use]
     pub fn contains(&self, sha: &Sha1) -> bool {
         self.cache.read().scripts.contains_key(sha)
     }
 
-    /// Adds a script that compiles, or finds it.
+    /// Adds a script that compiles, or returns the existing one.
     pub fn add(&self, script: Script, keep: Keep) -> Arc<KnownScript> {
         let mut cache = self.cache.write();
         let script = match cache.scripts.get(script.sha()) {
@@ -141,31 +141,31 @@ impl Scripts {
         script
     }
 
-    /// Forgets all scripts. Those that run go on.
+    /// Removes all scripts. Running ones continue.
     pub fn flush(&self) {
         let old = std::mem::take(&mut *self.cache.write());
         drop(old);
     }
 
-    /// How many there are.
+    /// Returns the number of scripts.
     #[must_use]
     pub fn len(&self) -> usize {
         self.cache.read().scripts.len()
     }
 
-    /// Whether there are none.
+    /// Returns true if there are no scripts.
     #[must_use]
     pub fn is_empty(&self) -> bool {
         self.len() == 0
     }
 
-    /// How many of EVAL were forgotten, because others were called after them.
+    /// Returns the number of scripts of EVAL that were evicted, because others were called after them.
     #[must_use]
     pub fn evicted(&self) -> u64 {
         self.evicted.load(Relaxed)
     }
 
-    /// Bytes that they take, without what machines have made of them.
+    /// Returns their memory in bytes, without compiled forms in machines.
     #[must_use]
     pub fn memory_bytes(&self) -> usize {
         let cache = self.cache.read();
@@ -182,7 +182,7 @@ impl Cache {
         script
     }
 
-    /// Forgets the one of EVAL that was called longest ago. Goes through all of them: new scripts are rare.
+    /// Evicts the least recently called script of EVAL. Scans all of them, because new scripts are rare.
     fn evict(&mut self) {
         let evals = self.scripts.values().filter(|script| !script.is_kept.load(Relaxed));
         let oldest = evals.min_by_key(|script| script.used.load(Relaxed));

@@ -1,9 +1,9 @@
-//! Programs that run away from the workers: each can be killed at any time, and keeps clients from its keys meanwhile.
+//! Programs that run outside of the workers. Each can be killed at any time; meanwhile it keeps its keys locked.
 //!
-//! What runs on a worker is not here: it is over within a millisecond, or moves to another thread.
+//! Programs on a worker are not listed here: they end within a millisecond, or move to another thread.
 //!
-//! **Invariant:** a program whose end was asked for ends at the next look that its machine takes, and all that it has
-//! done is taken back, whatever that was. So none is unkillable.
+//! **Invariant:** a program that is asked to end does so at the next check of its machine, and all of its effects are
+//! undone. So every program can be killed.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU8, AtomicUsize, Ordering::Relaxed};
@@ -14,17 +14,17 @@ use tierce_keyspace::interleaving;
 
 use crate::error::CommandError;
 
-/// What kind of program, as clients see it.
+/// Kind of a program, as clients see it.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Kind {
-    /// A script: EVAL and its relatives.
+    /// A script: EVAL and related commands.
     Script,
     /// A function: FCALL.
     Function,
 }
 
 impl Kind {
-    /// The reply to a client that needs what such a program holds.
+    /// Returns the reply to a client that needs a lock of such a program.
     #[must_use]
     pub fn busy(self) -> CommandError {
         CommandError::new(match self {
@@ -38,11 +38,11 @@ impl Kind {
     }
 }
 
-/// What a program replies that was ended because the server ends.
+/// Reply of a program that was ended because the server shuts down.
 pub const ENDED_BY_SHUTDOWN: &str =
     "ERR Script ended because the server shuts down; its writes were undone";
 
-/// Why a program is to end.
+/// Reason to end a program.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 #[repr(u8)]
 pub enum Ending {
@@ -52,12 +52,12 @@ pub enum Ending {
     Shutdown = 2,
 }
 
-/// Which shards a program holds.
+/// Shards that a program has locked.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub enum Held {
-    /// Those with these numbers.
+    /// Shards with these numbers.
     Some(Box<[usize]>),
-    /// All.
+    /// All shards.
     All,
 }
 
@@ -70,7 +70,7 @@ impl Held {
     }
 }
 
-/// A program that runs.
+/// A running program.
 #[derive(Debug)]
 pub struct Run {
     kind: Kind,
@@ -78,42 +78,42 @@ pub struct Run {
     call: Vec<Vec<u8>>,
     held: Held,
     begun: Instant,
-    /// A number of [`Ending`]; 0 as long as it may go on.
+    /// Number of an [`Ending`]; 0 while it may continue.
     ending: AtomicU8,
 }
 
 impl Run {
-    /// One that begins now, called `name` by the client's `call`.
+    /// Starts a program, called `name` by the client's `call`.
     #[must_use]
     pub fn new(kind: Kind, name: Vec<u8>, call: Vec<Vec<u8>>, held: Held) -> Self {
         Self { kind, name, call, held, begun: interleaving::now(), ending: AtomicU8::new(0) }
     }
 
-    /// What kind of program it is.
+    /// Returns its kind.
     #[must_use]
     pub fn kind(&self) -> Kind {
         self.kind
     }
 
-    /// What it is called.
+    /// Returns its name.
     #[must_use]
     pub fn name(&self) -> &[u8] {
         &self.name
     }
 
-    /// The words by which the client has called it.
+    /// Returns the words of the client's call.
     #[must_use]
     pub fn call(&self) -> &[Vec<u8>] {
         &self.call
     }
 
-    /// For how long it has run.
+    /// Returns its run time so far.
     #[must_use]
     pub fn elapsed(&self) -> Duration {
         interleaving::now().saturating_duration_since(self.begun)
     }
 
-    /// Why it is to end, if it is.
+    /// Returns the reason to end it, if there is one.
     #[inline]
     #[must_use]
     pub fn ending(&self) -> Option<Ending> {
@@ -129,29 +129,29 @@ impl Run {
     }
 }
 
-/// What runs away from the workers, in the order in which it has begun.
+/// Programs outside of the workers, in the order of their starts.
 #[derive(Default)]
 pub struct Running {
     state: Mutex<State>,
-    /// How many there are, to be read without the lock.
+    /// Number of programs, readable without the lock.
     len: AtomicUsize,
 }
 
 #[derive(Default)]
 struct State {
     runs: Vec<Arc<Run>>,
-    /// The server ends: what begins ends at once.
+    /// True if the server shuts down: new programs end at once.
     is_ending: bool,
 }
 
-/// Keeps a program among those that run. Dropping it ends that.
+/// Registration of a running program. Dropping it ends the registration.
 pub struct Ticket<'r> {
     running: &'r Running,
     run: Arc<Run>,
 }
 
 impl Ticket<'_> {
-    /// The program.
+    /// Returns the program.
     #[must_use]
     pub fn run(&self) -> &Arc<Run> {
         &self.run
@@ -166,12 +166,12 @@ impl Drop for Ticket<'_> {
     }
 }
 
-/// Why nothing was killed.
+/// Reason why nothing was killed.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum NotKilled {
     /// No program runs.
     NotBusy,
-    /// Only programs of the other kind.
+    /// Only programs of the other kind run.
     OtherKind(Kind),
 }
 
@@ -185,7 +185,7 @@ impl From<NotKilled> for CommandError {
 }
 
 impl Running {
-    /// A program begins, whose shards are locked.
+    /// Registers a program, after its shards were locked.
     pub fn begin(&self, run: Run) -> Ticket<'_> {
         let run = Arc::new(run);
         let state = &mut *self.state.lock();
@@ -197,16 +197,16 @@ impl Running {
         Ticket { running: self, run }
     }
 
-    /// What runs, the oldest first.
+    /// Returns all running programs, the oldest first.
     #[must_use]
     pub fn all(&self) -> Vec<Arc<Run>> {
         if self.len.load(Relaxed) == 0 { Vec::new() } else { self.state.lock().runs.clone() }
     }
 
-    /// Ends programs of a kind: all that have run for `threshold`, or else the one that has run longest.
+    /// Ends programs of a kind: the one that has run longest, and all others that have run for `threshold`.
     ///
     /// # Errors
-    /// When there is none.
+    /// If there is none.
     pub fn kill(&self, kind: Kind, threshold: Duration) -> Result<(), NotKilled> {
         let runs = &self.state.lock().runs;
         let of_kind = || runs.iter().filter(|run| run.kind == kind);
@@ -221,33 +221,33 @@ impl Running {
         Ok(())
     }
 
-    /// Ends all programs, and those that begin, since the server ends.
+    /// Ends all programs, and those that start later, because the server shuts down.
     pub fn end_all(&self) {
         let mut state = self.state.lock();
         state.is_ending = true;
         state.runs.iter().for_each(|run| run.end(Ending::Shutdown));
     }
 
-    /// The server does not end after all.
+    /// Notes that the shutdown was cancelled.
     pub fn go_on(&self) {
         self.state.lock().is_ending = false;
     }
 
-    /// The reply to a client that needs a shard which a program has held for `threshold`, if one has.
+    /// Returns the error for a client that needs this shard, if a program has had it locked for `threshold`.
     #[must_use]
     pub fn refusal(&self, shard: usize, threshold: Duration) -> Option<CommandError> {
         let run = self.holder(shard)?;
         (run.elapsed() >= threshold).then(|| run.kind.busy())
     }
 
-    /// How long to wait until a program that holds a shard has held it for `threshold`.
+    /// Returns the time until a program that has a shard locked has run for `threshold`.
     #[must_use]
     pub fn patience(&self, shard: usize, threshold: Duration) -> Duration {
         let elapsed = self.holder(shard).map_or(Duration::ZERO, |run| run.elapsed());
         threshold.saturating_sub(elapsed)
     }
 
-    /// Some shard that a program has held for `threshold`, if there is one.
+    /// Returns some shard that a program has had locked for `threshold`, if there is one.
     #[must_use]
     pub fn any_held(&self, threshold: Duration) -> Option<usize> {
         let runs = self.all();
@@ -258,7 +258,7 @@ impl Running {
         }
     }
 
-    /// How many programs have run for `threshold`.
+    /// Returns the number of programs that have run for `threshold`.
     #[must_use]
     pub fn count_for(&self, threshold: Duration) -> usize {
         self.all().iter().filter(|run| run.elapsed() >= threshold).count()
@@ -271,7 +271,7 @@ impl Running {
         self.state.lock().runs.iter().find(|run| run.held.contains(shard)).cloned()
     }
 
-    /// Whether any program has run for `threshold`.
+    /// Returns the error for clients if any program has run for `threshold`.
     #[must_use]
     pub fn any_for(&self, threshold: Duration) -> Option<CommandError> {
         let oldest = self.all().into_iter().next()?;

@@ -1,8 +1,8 @@
 //! The counters of one worker, and their sum over all workers.
 //!
-//! A counter has a single writer, the worker that owns it, so adding is a plain load and store
-//! and costs no more than an ordinary variable; readers load and sum. Resetting keeps what was
-//! counted so far as a baseline that is taken off later, because a reader must not write.
+//! A counter has a single writer, the worker that owns it. So adding is a plain load and store, as cheap as for an
+//! ordinary variable; readers load and sum. A reset keeps the present counts as a baseline that is subtracted later,
+//! because a reader must not write.
 
 use std::iter;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
@@ -44,11 +44,11 @@ pub enum Stat {
     Count,
 }
 
-/// Words counted for each command before its histogram: calls, nanoseconds, refused, failed.
+/// Number of words for each command before its histogram: calls, nanoseconds, refused, failed.
 const COMMAND_WORDS: usize = 4;
 const COMMAND_STRIDE: usize = COMMAND_WORDS + BUCKETS;
 
-/// What one worker counted.
+/// The counts of one worker.
 pub struct Counters {
     words: Box<[AtomicU64]>,
 }
@@ -58,17 +58,17 @@ pub struct Counters {
 pub struct Counted(usize);
 
 impl Counters {
-    /// All zero, for a table with `commands` identities.
+    /// Creates counters for a table with `commands` identities, all zero.
     pub fn new(commands: usize) -> Self {
         Self { words: (0..len_for(commands)).map(|_| AtomicU64::new(0)).collect() }
     }
 
-    /// True if they are for a table with so many identities.
+    /// Returns true if they are for a table with this number of identities.
     pub fn has_room_for(&self, commands: usize) -> bool {
         self.words.len() == len_for(commands)
     }
 
-    /// Calls `take` with what was counted of the server and of these commands, and counts from zero; only by the owner.
+    /// Calls `take` with the counts of the server and of these commands, and resets them; only by the owner.
     pub fn drain(
         &self,
         commands: impl Iterator<Item = CommandId>,
@@ -86,7 +86,7 @@ impl Counters {
         }
     }
 
-    /// Adds what was counted elsewhere; only by the owner.
+    /// Adds a count from other counters; only by the owner.
     pub fn add_counted(&self, counted: Counted, by: u64) {
         bump(&self.words[counted.0], by);
     }
@@ -103,7 +103,7 @@ impl Counters {
         let words = &self.words[base_of(command)..][..COMMAND_STRIDE];
         bump(&words[0], calls);
         bump(&words[1], nanos);
-        // Most runs are of one call, and dividing takes as long as all the rest here.
+        // Most runs have one call, and a division takes as long as all the rest here.
         let each_nanos = if calls > 1 { nanos / calls } else { nanos };
         bump(&words[COMMAND_WORDS + bucket_of(each_nanos)], calls);
     }
@@ -153,7 +153,7 @@ pub struct CommandTotals<'a> {
 }
 
 impl Totals {
-    /// Sums over `workers`, less what was counted up to `baseline`.
+    /// Sums over `workers`, less the counts in `baseline`.
     pub fn sum<'a>(
         workers: impl IntoIterator<Item = &'a Counters>,
         baseline: Option<&Self>,
@@ -173,12 +173,12 @@ impl Totals {
         Self { words }
     }
 
-    /// A counter's sum.
+    /// Returns a counter's sum.
     pub fn get(&self, stat: Stat) -> u64 {
         self.words[stat as usize]
     }
 
-    /// The sums of a command.
+    /// Returns the sums of a command.
     pub fn command(&self, command: CommandId) -> CommandTotals<'_> {
         let words = &self.words[base_of(command)..][..COMMAND_STRIDE];
         CommandTotals {

@@ -1,11 +1,11 @@
-//! How often each kind of error was replied.
+//! Counts of error replies by kind.
 
 use std::collections::BTreeMap;
 
 use parking_lot::Mutex;
 
-/// Kinds kept apart; beyond it new kinds are counted together, since a kind is the first word of
-/// a text that a script may invent.
+/// Maximum number of separate kinds. Further kinds are counted together: a kind is the first word
+/// of a text, which a script may invent.
 const KINDS_MAX: usize = 128;
 
 /// Counts by kind. Errors are rare, so one lock for all workers is enough.
@@ -30,19 +30,19 @@ impl ErrorCounts {
         }
     }
 
-    /// Adds what was counted elsewhere. Returns how many errors that are.
+    /// Adds the counts of another set. Returns the number of errors in it.
     pub fn add_all(&self, others: &Self) -> u64 {
         let others = others.counts();
         others.iter().for_each(|(kind, errors)| self.add(kind, *errors));
         others.iter().map(|(_, errors)| errors).sum()
     }
 
-    /// Kinds and counts by name.
+    /// Returns kinds and counts, ordered by name.
     pub fn counts(&self) -> Vec<(String, u64)> {
         self.kinds.lock().iter().map(|(kind, count)| (kind.clone(), *count)).collect()
     }
 
-    /// Forgets all counts.
+    /// Resets all counts.
     pub fn reset(&self) {
         self.kinds.lock().clear();
     }

@@ -7,19 +7,19 @@ pub const BUCKETS: usize = 22;
 /// The first class ends at `2^FIRST_BITS` nanoseconds.
 const FIRST_BITS: u32 = 10;
 
-/// The class of a duration.
+/// Returns the class of a duration.
 #[inline]
 pub fn bucket_of(nanos: u64) -> usize {
     let bits = u64::BITS - nanos.leading_zeros();
     (bits.saturating_sub(FIRST_BITS) as usize).min(BUCKETS - 1)
 }
 
-/// Durations of a class are below this many nanoseconds.
+/// Returns the exclusive upper bound of a class in nanoseconds.
 pub fn upper_bound_nanos(bucket: usize) -> u64 {
     1 << (FIRST_BITS as usize + bucket)
 }
 
-/// The bound under which the given percentage of all calls stayed, in nanoseconds.
+/// Returns the bound below which the given percentage of all calls stayed, in nanoseconds.
 pub fn percentile(histogram: &[u64], percent: f64) -> u64 {
     let calls: u64 = histogram.iter().sum();
     let wanted = (calls as f64 * percent / 100.0).ceil().max(1.0) as u64;

@@ -1,8 +1,8 @@
-//! Counters of HTTP, which runs beside the workers.
+//! Counters of HTTP, which does not run on the workers.
 
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 
-/// Counts since the start; `CONFIG RESETSTAT` leaves them.
+/// Counts since the start; `CONFIG RESETSTAT` does not reset them.
 #[derive(Default, Debug)]
 pub struct HttpFigures {
     connections: AtomicU64,
@@ -12,43 +12,43 @@ pub struct HttpFigures {
 }
 
 impl HttpFigures {
-    /// Connections that are open.
+    /// Returns the number of open connections.
     pub fn connections(&self) -> u64 {
         self.connections.load(Relaxed)
     }
 
-    /// Connections that were accepted.
+    /// Returns the number of accepted connections.
     pub fn accepted(&self) -> u64 {
         self.accepted.load(Relaxed)
     }
 
-    /// Connections beyond `http-maxclients`, and those whose TLS handshake failed.
+    /// Returns the number of connections beyond `http-maxclients`, or with a failed TLS handshake.
     pub fn refused(&self) -> u64 {
         self.refused.load(Relaxed)
     }
 
-    /// Requests of any kind, refused ones included.
+    /// Returns the number of all requests, including refused ones.
     pub fn requests(&self) -> u64 {
         self.requests.load(Relaxed)
     }
 
-    /// A connection is open from now on.
+    /// Counts a connection that opens.
     pub fn open(&self) {
         self.connections.fetch_add(1, Relaxed);
         self.accepted.fetch_add(1, Relaxed);
     }
 
-    /// It is no longer.
+    /// Counts a connection that closes.
     pub fn close(&self) {
         self.connections.fetch_sub(1, Relaxed);
     }
 
-    /// A connection was not served.
+    /// Counts a connection that was not served.
     pub fn refuse(&self) {
         self.refused.fetch_add(1, Relaxed);
     }
 
-    /// A request has come.
+    /// Counts a request.
     pub fn request(&self) {
         self.requests.fetch_add(1, Relaxed);
     }

@@ -2,15 +2,14 @@
 
 use parking_lot::Mutex;
 
-/// Samples closer together than this are not taken as a new one.
+/// Minimum distance of two samples.
 const SPACING_MS: i64 = 100;
-/// Samples kept; a rate looks back over at most this many.
+/// Number of samples kept; a rate covers at most these.
 const SAMPLES: usize = 16;
 
-/// Commands and bytes at some moments of the recent past.
+/// Counts of commands and bytes at some recent times.
 ///
-/// A sample is taken by readers and by busy workers once a second, so an idle server does no
-/// work for it.
+/// Readers take samples, and busy workers take one a second. So an idle server does no work for it.
 #[derive(Default)]
 pub struct Rates {
     samples: Mutex<Vec<Sample>>,
@@ -23,7 +22,7 @@ struct Sample {
 }
 
 impl Rates {
-    /// Notes the running totals `counts` at `now_ms`.
+    /// Records the running totals `counts` at `now_ms`.
     pub fn sample(&self, now_ms: i64, counts: [u64; 3]) {
         let mut samples = self.samples.lock();
         if samples.last().is_some_and(|last| now_ms - last.at_ms < SPACING_MS) {
@@ -35,8 +34,8 @@ impl Rates {
         samples.push(Sample { at_ms: now_ms, counts });
     }
 
-    /// Growth of each total per second between the last sample that is at least `SPACING_MS`
-    /// old and now.
+    /// Returns the growth of each total per second since the last sample that is at least
+    /// `SPACING_MS` old.
     pub fn per_second(&self, now_ms: i64, counts: [u64; 3]) -> [f64; 3] {
         let samples = self.samples.lock();
         let old = samples.iter().rev().find(|sample| now_ms - sample.at_ms >= SPACING_MS);

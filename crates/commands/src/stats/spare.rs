@@ -6,8 +6,8 @@ use parking_lot::Mutex;
 
 use super::Counters;
 
-/// Counters that a thread has to itself for as long as it counts, so that they have one writer at a time. There are
-/// as many as threads have counted at once.
+/// Counters that a thread owns while it counts, so that each has one writer at a time. Their number is the maximum of
+/// threads that have counted at once.
 #[derive(Default)]
 pub struct SpareCounters(Mutex<Spare>);
 
@@ -18,7 +18,7 @@ struct Spare {
 }
 
 impl SpareCounters {
-    /// Counters for a table with this many identities, to be given back.
+    /// Returns counters for a table with this many identities. The caller has to give them back.
     pub fn take(&self, commands: usize) -> Arc<Counters> {
         let mut spare = self.0.lock();
         spare.free.pop().unwrap_or_else(|| {
@@ -28,12 +28,12 @@ impl SpareCounters {
         })
     }
 
-    /// The thread that took these counts no more.
+    /// Returns counters to the pool. Their thread has stopped counting.
     pub fn give_back(&self, counters: Arc<Counters>) {
         self.0.lock().free.push(counters);
     }
 
-    /// All of them, for readers that sum.
+    /// Returns all counters, for readers that sum.
     pub fn all(&self) -> Vec<Arc<Counters>> {
         self.0.lock().all.clone()
     }

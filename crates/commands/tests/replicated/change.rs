@@ -1,9 +1,9 @@
-//! A change has one outcome, whichever way it comes to a copy of the data before it: by replaying its records, or by
-//! executing the commands that these are for a replica. Taken back, it leaves the data before it.
+//! A change has one outcome for each way in which it reaches a copy of the data before it: by replay of its records, or
+//! by execution of their commands for a replica. If it is undone, the data are as before.
 //!
-//! Each command of a random history is such a change, and each transaction. A copy has come to the data in its own way,
-//! and is compared after each change, so that a difference is the work of the last one. Values on disk and checkpoints
-//! are tested by `together` of `engine`, counters, versions and events by the tests of `keyspace`.
+//! Each command of a random history is such a change, and each transaction. Each copy has reached the data in its own
+//! way and is compared after each change, so that the last change has caused any difference. `together` of `engine`
+//! tests values on disk and checkpoints; the tests of `keyspace` test counters, versions and events.
 
 use std::iter;
 use std::panic::{AssertUnwindSafe, catch_unwind};
@@ -13,7 +13,7 @@ use tierce_collections::{ListLimits, PackedLimits, SetLimits, StreamLimits};
 use tierce_harness::effort;
 use tierce_keyspace::log::{LiveReplay, Replay, Sizes};
 use tierce_keyspace::planted::{self, Fault};
-use tierce_keyspace::{DbIndex, Keyspace, Limits, Marks, Options, STREAM_NAME_LEN, StreamPlace};
+use tierce_keyspace::{DbIndex, Keyspace, Limits, Marks, Options, STREAM_NAME_LEN, StreamPosition};
 use tierce_replication::note;
 use tierce_replication::translate::Dialect;
 
@@ -41,11 +41,11 @@ enum Way {
     TakenBack,
     Replayed,
     Translated,
-    /// With all changes before it, as a server does that starts.
+    /// With all earlier changes, as at the start of a server.
     ReplayedFromTheBeginning,
 }
 
-/// The way whose outcome is another one, and the difference.
+/// The way with a different outcome, and the difference.
 type Failure = (Way, String);
 
 impl World {
@@ -61,7 +61,7 @@ impl World {
         Self { primary, data, records: Vec::new(), replayed, live, translated }
     }
 
-    /// Takes a change back, makes it, and has the copies follow.
+    /// Undoes a change, makes it again, and updates the copies.
     fn make(&mut self, change: &Change) -> Result<(), Failure> {
         let store = &mut self.primary.store;
         if let Change::Commands(commands) = change {
@@ -100,14 +100,15 @@ impl World {
         Err((way, format!("{difference}\nBefore it was\n{}", self.data.shown(&difference))))
     }
 
-    /// As a follower does that has the data before.
+    /// Replays records like a follower that has the data before.
     fn replay(&mut self, records: &[Vec<u8>], after: &Data) -> Result<(), Failure> {
         if !records.is_empty() {
             let offset = self.records.len() as u64;
-            let place = StreamPlace { stream: [b'o'; STREAM_NAME_LEN], offset, db: DbIndex::ZERO };
+            let position =
+                StreamPosition { stream: [b'o'; STREAM_NAME_LEN], offset, db: DbIndex::ZERO };
             let mut locks = self.replayed.locks();
             let now_ms = self.primary.store.now_ms;
-            let applied = self.live.apply(&mut locks, records, place, now_ms);
+            let applied = self.live.apply(&mut locks, records, position, now_ms);
             applied.map_err(|error| (Way::Replayed, error.to_string()))?;
             if !self.live.is_between_batches() {
                 return Err((Way::Replayed, "its last record is missing".into()));
@@ -125,7 +126,7 @@ impl World {
             .map_err(|(way, text)| (way, format!("{text}\nThe commands are\n{}", lines.join("\n"))))
     }
 
-    /// All changes on no data.
+    /// Replays all changes on an empty keyspace.
     fn replay_all(&self) -> Result<(), Failure> {
         let keyspace = Arc::new(Keyspace::new(few(1)).expect("sound options"));
         let replay = Replay::start(Arc::clone(&keyspace), 1, self.primary.store.now_ms);
@@ -137,10 +138,10 @@ impl World {
     }
 }
 
-/// Something that happens as one.
+/// An atomic change.
 enum Change {
     Commands(Vec<Command>),
-    /// A note of the primary of the primary on an item of memcached.
+    /// A note of the primary's primary on an item of memcached.
     Note(Command),
 }
 
@@ -167,12 +168,12 @@ impl Change {
     }
 }
 
-/// So that going through all takes no time.
+/// Few shards, so that a scan of all takes no time.
 fn few(shards: usize) -> Options {
     Options { shards, databases: 2, ..Options::default() }
 }
 
-/// So that small histories have large values.
+/// Low limits, so that small histories have large values.
 fn small_limits() -> Limits {
     let packed = PackedLimits { entries_max: 4, value_len_max: 150 };
     Limits {
@@ -184,7 +185,7 @@ fn small_limits() -> Limits {
     }
 }
 
-/// Runs a history up to the first change that fails on a way, and returns its number with the failure.
+/// Runs a history up to the first change that fails, and returns its number with the failure.
 fn run(seed: u64, changes: usize) -> Result<(), (usize, Failure)> {
     let mut history = History::dense(seed);
     let mut world = World::new(1 << (5 + history.random.below(16)));
@@ -216,7 +217,7 @@ fn make_all(lines: &[&str]) -> Result<(), Failure> {
     lines.iter().try_for_each(|line| world.make(&Change::Commands(vec![command(line)])))
 }
 
-/// The commands for a replica took the element away before they put it back, and the list was gone in between.
+/// The commands for a replica removed the element before they added it again, so the list was gone in between.
 #[test]
 fn a_list_of_one_element_that_is_rotated_keeps_its_deadline() {
     for ends in ["LEFT RIGHT", "LEFT LEFT", "RIGHT LEFT", "RIGHT RIGHT"] {
@@ -226,7 +227,7 @@ fn a_list_of_one_element_that_is_rotated_keeps_its_deadline() {
     }
 }
 
-/// Faults, the way on which changes fail by them, and the seed of the history that found them last.
+/// Faults, the way on which changes fail by them, and the last known seed of a history that finds them.
 const FAULTS: &[(Fault, Way, u64)] = &[
     (Fault::UndoOfNewKeys, Way::TakenBack, 2),
     (Fault::UndoOfEntries, Way::TakenBack, 15),
@@ -253,7 +254,7 @@ const FAULTS: &[(Fault, Way, u64)] = &[
     (Fault::TranslationOfNotes, Way::Translated, 37),
 ];
 
-/// With the fault in the code a change fails that does not fail without it.
+/// Returns true if a change fails with the fault in the code and does not fail without it.
 fn is_found(fault: Fault, expected: Way, seed: u64) -> bool {
     planted::plant(Some(fault));
     // Replicas that cannot execute a command panic.

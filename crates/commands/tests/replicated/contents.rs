@@ -1,16 +1,16 @@
-//! All that a reader can see of a data set.
+//! All data that a reader can see in a data set.
 
 use tierce_harness::Reply;
 
-/// What of the contents is compared.
+/// The compared part of the contents.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub enum Detail {
     Everything,
-    /// Without what Redis 7.0 does not know, and times of deliveries, which are the server's own.
+    /// Without data that Redis 7.0 does not know, and without delivery times, which each server sets itself.
     OfRedis,
 }
 
-/// Everything in the first three databases, and all libraries, as lines.
+/// Returns everything in the first three databases, and all libraries, as lines.
 pub fn contents(detail: Detail, ask: &mut impl FnMut(&[&[u8]]) -> Reply) -> Vec<String> {
     let mut lines = Vec::new();
     for db in [&b"0"[..], b"1", b"2"] {
@@ -89,7 +89,7 @@ fn stream(key: &[u8], detail: Detail, ask: &mut impl FnMut(&[&[u8]]) -> Reply) -
         let name = group.field("name").bytes().to_vec();
         let mut known = vec!["consumers", "pending", "last-delivered-id", "entries-read"];
         if detail == Detail::Everything {
-            // Redis 7.0 takes the entries that were read from those that were added, whichever they are.
+            // Redis 7.0 subtracts the entries read from the entries added, even if these are different entries.
             known.push("lag");
         }
         let known: Vec<_> = known.iter().map(|fact| group.field(fact).to_string()).collect();
@@ -101,7 +101,7 @@ fn stream(key: &[u8], detail: Detail, ask: &mut impl FnMut(&[&[u8]]) -> Reply) -
         for pending in ask(&[b"XPENDING", key, &name, b"-", b"+", b"1000"]).items() {
             let mut known = pending.items().to_vec();
             if detail == Detail::OfRedis {
-                // How long ago it was delivered.
+                // Time since its delivery.
                 known.remove(2);
             }
             lines.push(format!("{} {}", name.escape_ascii(), Reply::Array(known)));

@@ -1,4 +1,4 @@
-//! All that a keyspace holds, and which part of it a log, a replica and a rollback have.
+//! All data of a keyspace, classified by the copies that have it: logs, replicas, rollbacks.
 
 use std::collections::BTreeMap;
 use std::fmt::Write as _;
@@ -8,7 +8,7 @@ use tierce_keyspace::{
     CodeKind, CollectionPart, Entry, IntText, Keyspace, SavedValue, for_each_entry,
 };
 
-/// The parts of the data that a copy shares. Each has all that the ones before it have.
+/// The parts of the data that a copy shares. Each part includes the ones before it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Sameness {
     /// All that a replica has.
@@ -19,10 +19,10 @@ pub enum Sameness {
     Full,
 }
 
-/// Something that is in the data, and which copies have it.
+/// Something in the data, with the copies that have it.
 type Fact = (Sameness, Vec<u8>);
 
-/// Keys of all databases, libraries and scripts, as facts about each. A key that has expired counts until it is removed.
+/// Keys of all databases, libraries and scripts, with facts about each. An expired key counts until it is removed.
 #[derive(PartialEq, Eq)]
 pub struct Data(BTreeMap<String, Vec<Fact>>);
 
@@ -45,7 +45,7 @@ impl Data {
         Self(all)
     }
 
-    /// The first key of which another copy says something else, with both; `None` if the copy is the same up to here.
+    /// Returns the first key that differs in another copy, with both versions; `None` if all is equal.
     pub fn difference(&self, other: &Self, up_to: Sameness) -> Option<String> {
         let keys = self.0.keys().chain(other.0.keys());
         let of = |data: &Self, key: &String| {
@@ -60,7 +60,7 @@ impl Data {
         Some(format!("{key} is\n{}\nand not\n{}", show(found), show(expected)))
     }
 
-    /// The facts about the key that a difference begins with.
+    /// Returns the facts about the key at the start of a difference.
     pub fn shown(&self, difference: &str) -> String {
         let key = difference.split(" is\n").next().unwrap_or_default();
         show(self.0.get(key).map(|facts| facts.iter().map(|(_, fact)| fact.clone()).collect()))
@@ -95,7 +95,7 @@ fn facts(entry: &Entry) -> Vec<Fact> {
         }
     };
     if !is_list {
-        // Tables have another order elsewhere; all else says where it is.
+        // Tables may have another order in a copy; all other facts include their position.
         facts.sort();
     }
     facts.extend([(Sameness::Replica, head.into_bytes()), (Sameness::Full, form.into_bytes())]);
@@ -109,7 +109,7 @@ fn add(facts: &mut Vec<Fact>, part: CollectionPart<'_>) {
             push(Sameness::Replica, &[bytes]);
         }
         CollectionPart::Scored { member, score } => {
-            // A small set forgets the sign of zero, as in Redis, and a set may be small elsewhere.
+            // A small set forgets the sign of zero, as in Redis, and the set may be small in a copy.
             let unsigned = if score == 0.0 { 0.0 } else { score };
             push(Sameness::Replica, &[format!("{unsigned:?}").as_bytes(), member]);
             push(Sameness::Full, &[format!("{score:?}").as_bytes(), member]);
@@ -127,12 +127,12 @@ fn add(facts: &mut Vec<Fact>, part: CollectionPart<'_>) {
         CollectionPart::Stream(StreamEdit::Group {
             name, last_delivered, entries_read, ..
         }) => {
-            let place = format!("{last_delivered} {entries_read:?}");
-            push(Sameness::Replica, &[b"group", name, place.as_bytes()]);
+            let position = format!("{last_delivered} {entries_read:?}");
+            push(Sameness::Replica, &[b"group", name, position.as_bytes()]);
         }
         CollectionPart::Stream(StreamEdit::Consumer { group, name, seen_ms, active_ms }) => {
             push(Sameness::Replica, &[b"consumer", group, name]);
-            // A consumer that only asks is not logged.
+            // A consumer that only asks causes no log record.
             push(Sameness::Full, &[b"seen", group, name, format!("{seen_ms}").as_bytes()]);
             push(Sameness::Log, &[b"active", group, name, format!("{active_ms:?}").as_bytes()]);
         }

@@ -3,7 +3,7 @@
 use tierce_commands::command::Flags;
 use tierce_harness::Random;
 
-/// A command: what is in braces is drawn. Names of keys say of which type they mostly are.
+/// Commands. Text in braces is drawn at random. Names of keys tell their usual type.
 const COMMANDS: &[&str] = &[
     "SET {t} {v}",
     "SET {t} {v} PX {ttl}",
@@ -144,7 +144,7 @@ const COMMANDS: &[&str] = &[
     "SCRIPT UNREGISTER {n}",
 ];
 
-/// More of what makes values large, and of what is said of a value as a whole, with deadlines.
+/// More commands that make values large, or concern whole values, with deadlines.
 const DENSE: &[&str] = &[
     "SET {t} {large}",
     "APPEND {t} {large}",
@@ -168,7 +168,7 @@ const DENSE: &[&str] = &[
     "COPY {x} {x} REPLACE",
 ];
 
-/// Seldom, as they leave little.
+/// Drawn seldom, because they leave little data.
 const SWEEPING: &[&str] = &["FLUSHDB", "FLUSHALL", "FUNCTION FLUSH", "SWAPDB {d} {d}"];
 
 const SCRIPTS: &[&str] = &[
@@ -207,17 +207,17 @@ impl History {
         Self { random: Random::new(seed), entries: 0, is_dense: false }
     }
 
-    /// One with few keys, to which more happens: some strings are large, and more is swept away.
+    /// A history with few keys and more changes to each: some strings are large, and more is removed.
     pub fn dense(seed: u64) -> Self {
         Self { is_dense: true, ..Self::new(seed) }
     }
 
-    /// A key that is mostly a string.
+    /// Returns a key that usually has a string.
     pub fn string_key(&mut self) -> Vec<u8> {
         self.value("t")
     }
 
-    /// Commands that are executed one behind the other: mostly one, sometimes a transaction.
+    /// Returns commands that are executed in order: usually one, sometimes a transaction.
     pub fn next(&mut self) -> Vec<Vec<Vec<u8>>> {
         if !self.random.one_in(8) {
             return vec![self.command()];
@@ -266,7 +266,7 @@ impl History {
             "d" => random.below(dbs).to_string().into_bytes(),
             "g" => format!("g{}", random.below(3)).into_bytes(),
             "c" => format!("c{}", random.below(3)).into_bytes(),
-            // Over at once, soon, or when everything is.
+            // Expires at once, soon, or at the end.
             "ttl" => random.pick(&["1", "3000", "86400000"]).into(),
             "next" => {
                 self.entries += 1;
@@ -290,7 +290,7 @@ impl History {
     }
 }
 
-/// The types that names of keys speak of.
+/// The types in the names of keys.
 const KINDS: &[&str] = &["t", "p", "l", "s", "z", "h", "x"];
 
 /// One of the first keys of a kind.
@@ -298,7 +298,7 @@ fn key(kind: &str, keys: usize, random: &mut Random) -> Vec<u8> {
     key_of(kind, random.below(keys))
 }
 
-/// A key, the first one of its kind not a text.
+/// Returns a key. The first one of each kind is not text.
 fn key_of(kind: &str, number: usize) -> Vec<u8> {
     let suffix: &[u8] = if number == 0 { b"\0\r\n\xff" } else { &[b'0' + number as u8] };
     [kind.as_bytes(), suffix].concat()
@@ -315,8 +315,8 @@ fn value(random: &mut Random) -> Vec<u8> {
     }
 }
 
-/// Commands that change keys and are in no history: those of clients that wait change what others change, too, and the
-/// rest needs payloads.
+/// Commands that change keys but are not drawn. Blocking commands make the changes of others, and the rest needs
+/// payloads.
 const NOT_DRAWN: &[&str] = &[
     "restore",
     "blpop",

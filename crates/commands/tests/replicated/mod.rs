@@ -1,6 +1,6 @@
-//! What a primary changes, a replica has as well that executes the translated records.
+//! A replica that executes the translated records has all changes of its primary.
 //!
-//! `TIERCE_TEST_REDIS` names a redis-server that is a replica here, too: see `scripts/replication-differential`.
+//! If `TIERCE_TEST_REDIS` names a redis-server, it is also a replica here: see `scripts/replication-differential`.
 
 mod change;
 mod contents;

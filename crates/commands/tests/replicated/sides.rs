@@ -1,4 +1,4 @@
-//! A primary, and those who follow it.
+//! A primary, and its followers.
 
 use std::mem;
 use std::sync::{Arc, Mutex};
@@ -25,7 +25,7 @@ const DAY_MS: i64 = 86_400_000;
 /// Days between the time of a history and that of this computer.
 #[derive(Clone, Copy)]
 pub enum Clock {
-    /// What Redis gets of it: no deadline comes there before it has come here.
+    /// For Redis: no deadline passes there before it has passed here.
     Ahead = 1,
     /// No entry of a stream was delivered in the future.
     Behind = -1,
@@ -38,16 +38,16 @@ impl Clock {
     }
 }
 
-/// Who follows a primary.
+/// A follower of a primary.
 pub trait Side {
     /// Executes a stream of commands; none may fail.
     fn feed(&mut self, stream: &[u8], now_ms: i64);
 
-    /// The reply to a command.
+    /// Returns the reply to a command.
     fn ask(&mut self, args: &[&[u8]]) -> Reply;
 }
 
-/// A kernel, and one who calls its commands.
+/// A kernel, and a caller of its commands.
 pub struct Store {
     kernel: Kernel,
     caller: Caller,
@@ -66,7 +66,7 @@ impl Store {
         Self { kernel, caller: caller(), upstream: caller(), now_ms: 0 }
     }
 
-    /// One where keys go when its primary says so.
+    /// A store that only removes keys when its primary says so.
     pub fn replica(options: Options) -> Self {
         let store = Self::new(options);
         store.kernel.keyspace.set_following(true);
@@ -92,12 +92,12 @@ impl Store {
     /// Executes a command of its primary.
     pub fn apply(&mut self, command: &[Vec<u8>]) -> Reply {
         let (args, mut output) = (owned(command), Output::new());
-        let place = ([b'p'; STREAM_NAME_LEN], 0);
-        self.kernel.apply(&mut self.upstream, args.as_args(), &mut output, place);
+        let position = ([b'p'; STREAM_NAME_LEN], 0);
+        self.kernel.apply(&mut self.upstream, args.as_args(), &mut output, position);
         Reply::decode(&output.into_bytes()).expect("a reply").0
     }
 
-    /// Executes commands as one, and takes back what they have changed.
+    /// Executes commands as one change, and undoes them.
     pub fn call_and_take_back(&mut self, commands: &[Command]) {
         let is_script = |command: &&Command| command[0] == b"EVAL";
         if let [script] = commands
@@ -142,7 +142,7 @@ fn owned<A: AsRef<[u8]>>(command: &[A]) -> OwnedArgs {
     args
 }
 
-/// A call of a script that fails when it has done everything, which takes that back.
+/// A call of a script that fails after all of its effects, which are then undone.
 fn failing(call: &[Vec<u8>]) -> Command {
     let script = String::from_utf8_lossy(&call[1]);
     let script = format!(
@@ -162,7 +162,7 @@ impl Side for Store {
     }
 }
 
-/// A store with a translator behind it.
+/// A store with a translator of its changes.
 pub struct Primary {
     pub store: Store,
     records: Arc<Records>,
@@ -191,11 +191,11 @@ impl Primary {
         Self { store, records, translator: Translator::new(options) }
     }
 
-    /// Removes what has expired, keys and fields of hashes.
+    /// Removes expired keys and fields of hashes.
     ///
     /// # Panics
     ///
-    /// If a key is left whose deadline has come: the index of deadlines does not have it, and it would stay for ever.
+    /// If a key remains whose deadline has passed: it is missing in the index of deadlines, and would remain for ever.
     pub fn remove_expired(&mut self) {
         let keyspace = &self.store.kernel.keyspace;
         let mut locks = keyspace.locks();
@@ -210,20 +210,20 @@ impl Primary {
         }
     }
 
-    /// Records of the changes since the last call.
+    /// Returns the records of the changes since the last call.
     pub fn records(&self) -> Vec<Vec<u8>> {
         mem::take(&mut *self.records.0.lock().expect("no test panics here"))
     }
 
-    /// Those records as commands, and these as lines.
+    /// Returns those records as commands, and the commands as lines.
     pub fn stream(&mut self) -> (Vec<u8>, Vec<String>) {
-        // Who compares contents selects databases.
+        // The comparison of contents selects databases.
         self.translator.forget_db();
         let records = self.records();
         self.translate(&records)
     }
 
-    /// Records as commands, and these as lines.
+    /// Translates records into commands, and returns these also as lines.
     pub fn translate(&mut self, records: &[Vec<u8>]) -> (Vec<u8>, Vec<String>) {
         let mut stream = Vec::new();
         for record in records {
@@ -234,7 +234,7 @@ impl Primary {
     }
 }
 
-/// A redis-server, which gets the commands as those of a client.
+/// A redis-server, which gets the commands from a client connection.
 pub struct Redis {
     connection: Connection,
     dialect: Dialect,
@@ -274,7 +274,7 @@ impl Side for Redis {
     }
 }
 
-/// Executes a stream of commands, of which none may fail.
+/// Executes a stream of commands. None may fail.
 fn execute_all(stream: &[u8], mut execute: impl FnMut(&[Vec<u8>]) -> Reply) {
     let mut before = Vec::new();
     for command in commands(stream) {
@@ -285,7 +285,7 @@ fn execute_all(stream: &[u8], mut execute: impl FnMut(&[Vec<u8>]) -> Reply) {
     }
 }
 
-/// The commands of a stream.
+/// Returns the commands of a stream.
 fn commands(mut stream: &[u8]) -> Vec<Command> {
     let mut commands = Vec::new();
     while !stream.is_empty() {
@@ -296,7 +296,7 @@ fn commands(mut stream: &[u8]) -> Vec<Command> {
     commands
 }
 
-/// A command as a line.
+/// Formats a command as a line.
 pub fn shown(command: &[Vec<u8>]) -> String {
     command.iter().map(|arg| arg.escape_ascii().to_string()).collect::<Vec<_>>().join(" ")
 }

@@ -3,8 +3,8 @@
 use super::super::directive::{Directive, row};
 use super::super::kind::Kind;
 
-/// Every change counts for what waits until the bucket has it. With less than this, writes would wait for a put each,
-/// and with 0 forever.
+/// Size of the changes that the bucket does not have yet. With a lower limit, every write would wait for a put; with
+/// 0, forever.
 const LOG_MAX: Kind = Kind::Memory(64 << 10, i64::MAX as u64);
 
 #[rustfmt::skip]
@@ -14,11 +14,11 @@ pub(super) const ROWS: &[Directive] = &[
          An empty `dir` is restored from it. Empty: none. See docs/bucket.md.")
         .own("0.1.0").before_start(),
     row("bucket-claim", Kind::Word(&["orderly", "force"]), "orderly",
-        "Who may write to the bucket: after an orderly end of the last owner or on its directory; or in any case \
-         (`force`), if that owner is dead for good. `force` is for one start, not for a file.")
+        "Condition for writing to the bucket: after an orderly end of the last owner or on its directory; or in any \
+         case (`force`), if that owner is dead for good. `force` is for one start, not for a file.")
         .own("0.1.0").for_one_start(),
     row("bucket-takeover", Kind::Bool, "no",
-        "Whether another server with the same `bucket` takes over when this one is dead, stopped or cut off. Then nothing \
+        "With `yes`, another server with the same `bucket` takes over when this one is dead, stopped or cut off. Then nothing \
          is answered while the lease is over, as when the bucket is away for so long. The log keeps the value of its claim.")
         .own("0.1.0").before_start(),
     row("bucket-lease", Kind::Int(1, 3_600), "10",

@@ -3,7 +3,7 @@
 use super::super::directive::{Directive, row};
 use super::super::kind::{Kind, LONG};
 
-/// Requests and query buffers may not be limited to less than this many bytes.
+/// Lower bound of the limits of requests and query buffers.
 const REQUEST_LIMIT_MIN: u64 = 1 << 20;
 
 #[rustfmt::skip]
@@ -14,7 +14,7 @@ pub(super) const ROWS: &[Directive] = &[
         "Connections a second that one address may open, of all protocols but HTTP; a silent address may open as many at \
          once. Further ones get an error and are closed, before TLS. IPv6 counts by network of 64 bits. 0: no limit.")
         .own("0.1.0"),
-    // The hard limit has to admit one reply of the largest value (512 MiB), or it could not be read.
+    // The hard limit must allow one reply of the largest value (512 MiB), or it could not be read.
     row("client-output-buffer-limit", Kind::OutputLimits,
         "normal 1gb 256mb 60 replica 256mb 64mb 60 pubsub 32mb 8mb 60",
         "Bytes of unread replies per client: hard limit, soft limit, and the seconds for which the soft limit may be \

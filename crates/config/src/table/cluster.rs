@@ -39,9 +39,9 @@ pub(super) const ROWS: &[Directive] = &accepted_unless_marked([
         "Name of this node in logs.")
         .checked(node_name),
     row("cluster-preferred-endpoint-type", ENDPOINTS, "ip",
-        "How clients are told where to go: by address, by host name, or as before."),
+        "Kind of endpoint for redirected clients: by address, by host name, or as before."),
     row("cluster-replica-validity-factor", COUNT_OR_SIZE, "10",
-        "How old the data of a replica may be to take over, in node timeouts. 0: any age.")
+        "Maximum age of the data of a replica that may take over, in node timeouts. 0: any age.")
         .alias("cluster-slave-validity-factor"),
     row("cluster-replica-no-failover", Kind::Bool, "no",
         "Never take over from a failed primary without being told.")

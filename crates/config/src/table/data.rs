@@ -1,4 +1,4 @@
-//! How collections are stored. The thresholds show in OBJECT ENCODING.
+//! Encodings of collections. OBJECT ENCODING shows the effect of the thresholds.
 
 use super::super::directive::{Directive, row};
 use super::super::kind::{BYTES, INT_MAX, Kind, LONG};

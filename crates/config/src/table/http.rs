@@ -1,15 +1,15 @@
-//! The listener for HTTP.
+//! HTTP listener.
 
 use super::super::directive::{Directive, row};
 use super::super::kind::{Kind, PORT};
 
-/// Addresses to listen on, as for `bind`.
+/// Maximum number of addresses to listen on, as for `bind`.
 const BIND_MAX: usize = 16;
-/// Names of hosts, and origins of web pages.
+/// Maximum number of host names, and of origins of web pages.
 const NAMES_MAX: usize = 64;
 /// A day.
 const TIMEOUT_SECONDS_MAX: i64 = 86_400;
-/// A body is held in memory as a whole.
+/// Upper bound of a body's size: a body is in memory as a whole.
 const BODY_BYTES_MAX: u64 = 1 << 30;
 
 #[rustfmt::skip]

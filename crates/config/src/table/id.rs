@@ -1,4 +1,4 @@
-//! Directives by their place in the table.
+//! Directives by their index in the table.
 
 use std::collections::HashMap;
 use std::sync::OnceLock;
@@ -6,12 +6,12 @@ use std::sync::OnceLock;
 use super::DIRECTIVES;
 use crate::directive::Directive;
 
-/// The place of a directive in the table.
+/// Index of a directive in the table.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct DirectiveId(usize);
 
 impl DirectiveId {
-    /// The directive of that name. In a `const`, a name that does not exist fails to compile.
+    /// Returns the directive with that name. In a `const`, an unknown name fails to compile.
     ///
     /// # Panics
     /// If there is no such directive.
@@ -39,30 +39,30 @@ impl DirectiveId {
         by_name.get(std::str::from_utf8(&name).ok()?).copied()
     }
 
-    /// All directives in the order of the table.
+    /// Returns all directives in the order of the table.
     pub fn all() -> impl Iterator<Item = Self> {
         (0..DIRECTIVES.len()).map(Self)
     }
 
-    /// The row of the table.
+    /// Returns the row of the table.
     #[must_use]
     pub fn directive(self) -> &'static Directive {
         &DIRECTIVES[self.0]
     }
 
-    /// The name of the directive.
+    /// Returns the name of the directive.
     #[must_use]
     pub fn name(self) -> &'static str {
         self.directive().name
     }
 
-    /// The index of the row.
+    /// Returns the index of the row.
     pub(crate) fn index(self) -> usize {
         self.0
     }
 }
 
-/// Compares texts where `==` is not available: in constants.
+/// Compares texts in constants, where `==` is not available.
 const fn same_text(left: &str, right: &str) -> bool {
     let (left, right) = (left.as_bytes(), right.as_bytes());
     let mut index = 0;

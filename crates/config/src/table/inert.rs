@@ -1,4 +1,4 @@
-//! Directives of Redis without effect here, with a reason each.
+//! Directives of Redis that have no effect here, each with a reason.
 
 use super::super::directive::{Directive, row};
 use super::super::kind::{COUNT_OR_SIZE, INT_MAX, Invalid, Kind};
@@ -89,7 +89,7 @@ fn title_template(value: &Value) -> Result<(), Invalid> {
         b"config-file",
     ];
     let Value::Text(template) = value else { return Ok(()) };
-    // Every part behind an opening brace starts with a known name and a closing brace.
+    // Every part after an opening brace starts with a known name and a closing brace.
     let known = !template.is_empty()
         && template.split(|&byte| byte == b'{').skip(1).all(|part| {
             let name = part.split(|&byte| byte == b'}').next();

@@ -1,36 +1,36 @@
-//! Lines of a configuration file that are not settings: they accumulate, or mean nothing.
+//! Lines of a configuration file that are not settings: they accumulate or have no effect.
 
-/// A name that may start a line, without being a directive that CONFIG GET knows.
+/// First word of a line that is not a directive of CONFIG GET.
 #[derive(Clone, Copy, Debug)]
 pub struct FileLine {
     /// The first word of the line.
     pub name: &'static str,
-    /// The fewest arguments that make sense.
+    /// Minimum number of arguments.
     pub args_min: usize,
-    /// The most arguments that make sense.
+    /// Maximum number of arguments.
     pub args_max: usize,
-    /// What becomes of the line.
+    /// Handling of the line.
     pub handling: Handling,
-    /// What it is good for.
+    /// Purpose of the line.
     pub about: &'static str,
 }
 
-/// What becomes of a line.
+/// Handling of a line.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Handling {
-    /// Other files are read in its place.
+    /// Other files are read at its position.
     Include,
-    /// A user is made.
+    /// Defines a user.
     User,
-    /// A command gets another name.
+    /// Renames a command.
     Rename,
     /// The start fails: the reason, and what to do instead.
     Refuse(&'static str),
-    /// Redis has dropped it, and so do we, silently.
+    /// The line is ignored silently, because Redis has dropped it.
     Ignore,
 }
 
-/// All such lines.
+/// All these lines.
 pub static FILE_LINES: [FileLine; 7] = [
     FileLine {
         name: "include",

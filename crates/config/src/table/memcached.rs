@@ -3,9 +3,9 @@
 use super::super::directive::{Directive, row};
 use super::super::kind::{INT_MAX, Kind, PORT};
 
-/// Values may not be limited to less than this many bytes.
+/// Lower bound of the limit on values, in bytes.
 const ITEM_SIZE_MIN: u64 = 1 << 10;
-/// Nor to more, for a text command announces a length of 31 bits.
+/// Upper bound of the limit on values: a text command declares a length of 31 bits.
 const ITEM_SIZE_LIMIT: u64 = 1 << 30;
 
 #[rustfmt::skip]
@@ -27,7 +27,7 @@ pub(super) const ROWS: &[Directive] = &[
         .own("0.1.0")
         .before_start(),
     row("memcached-flush-all", Kind::Bool, "yes",
-        "Whether clients of memcached may flush their database. `no` refuses, as memcached -F does.")
+        "Lets clients of memcached flush their database. `no` refuses, as memcached -F does.")
         .own("0.1.0"),
     row("item-size-max", Kind::Memory(ITEM_SIZE_MIN, ITEM_SIZE_LIMIT), "1mb",
         "Bytes of one value that a client of memcached may store. Other protocols have limits of \

@@ -21,23 +21,23 @@ pub(super) const ROWS: &[Directive] = &[
         "Memory for the data. 0: no limit. `maxmemory-policy` says what happens at the limit. Code that clients keep \
          counts, and is refused beyond half of it; connection buffers and the program itself do not."),
     row("maxmemory-policy", POLICIES, "noeviction",
-        "What to evict at the limit: nothing (writes fail), or keys by last use, frequency, deadline or at random. \
+        "Keys to evict at the limit: nothing (writes fail), or keys by last use, frequency, deadline or at random. \
          `spill` evicts nothing: values that have not been used for long move to disk."),
     row("spill-reads", Kind::Word(&["auto", "io_uring", "threads"]), "auto",
-        "How spilled values are read: by io_uring, or by threads. `auto` takes io_uring where it works.")
+        "Driver for reading spilled values: io_uring, or by threads. `auto` takes io_uring where it works.")
         .own("0.1.0")
         .before_start(),
     row("spill-lost-values", Kind::Word(&["refuse", "accept"]), "refuse",
-        "What to do at the start if files of spilled values that the log refers to are missing or too short: refuse \
+        "Action at the start if files of spilled values that the log refers to are missing or too short: refuse \
          to start, or start and answer errors for the keys concerned.")
         .own("0.1.0")
         .before_start(),
     row("maxmemory-samples", Kind::Int(1, INT_MAX), "5",
         "Keys sampled for each eviction, in units of eight. More is more exact and slower."),
     row("maxmemory-eviction-tenacity", Kind::Int(0, 100), "10",
-        "How much latency eviction may cost a command, from 0 (little) to 100 (any)."),
+        "Latency that eviction may cost a command, from 0 (little) to 100 (any)."),
     row("lfu-log-factor", COUNT_OR_SIZE, "10",
-        "How many hits it takes to count a key as more frequent."),
+        "Number of hits after which a key counts as more frequent."),
     row("lfu-decay-time", COUNT_OR_SIZE, "1",
         "Minutes after which a key counts as less frequent. 0: never."),
     row("lazyfree-lazy-user-flush", Kind::Bool, "no",

@@ -1,13 +1,13 @@
 //! The table of directives: every name of a stock redis.conf up to 7.4, and our own.
 //!
-//! One file for each chapter, a row for each directive: `row(name, kind, default, description)`, then its special
-//! properties. Everything else is generated from the table: parsing files, arguments and environment, CONFIG GET,
+//! One file for each group, one row for each directive: `row(name, kind, default, description)`, then its special
+//! properties. Everything else is generated from the table: parsing of files, arguments and environment, CONFIG GET,
 //! SET and REWRITE, the help texts and `docs/configuration.md`.
 //!
 //! - Names and aliases are unique and in lower case.
 //! - A default is a valid value of its own directive.
 //! - A directive that can never have an effect is in `inert`, with a reason and no description.
-//! - A row elsewhere has code that acts on it, or says `.accepted(reason)` or `.refused(except, why)`; see
+//! - Any other row has code that acts on it, or says `.accepted(reason)` or `.refused(except, why)`; see
 //!   [`Effect`](super::directive::Effect). The commit that adds that code removes the mark.
 
 mod bucket;
@@ -35,10 +35,10 @@ use super::kind::Kind;
 pub use id::DirectiveId;
 pub use lines::{FILE_LINES, FileLine, Handling};
 
-/// The rows of a chapter.
+/// Rows of a group.
 type Rows = &'static [Directive];
 
-const CHAPTERS: [(Group, Rows); 18] = [
+const SECTIONS: [(Group, Rows); 18] = [
     (Group::Network, network::ROWS),
     (Group::Memcached, memcached::ROWS),
     (Group::PedroKv, pedrokv::ROWS),
@@ -60,27 +60,27 @@ const CHAPTERS: [(Group, Rows); 18] = [
 ];
 
 const COUNT: usize = {
-    let (mut count, mut chapter) = (0, 0);
-    while chapter < CHAPTERS.len() {
-        count += CHAPTERS[chapter].1.len();
-        chapter += 1;
+    let (mut count, mut section) = (0, 0);
+    while section < SECTIONS.len() {
+        count += SECTIONS[section].1.len();
+        section += 1;
     }
     count
 };
 
-/// All directives, chapter by chapter.
+/// All directives, group by group.
 pub static DIRECTIVES: [Directive; COUNT] = {
     let mut all = [row("", Kind::Bool, "no", ""); COUNT];
-    let (mut filled, mut chapter) = (0, 0);
-    while chapter < CHAPTERS.len() {
-        let (group, rows) = CHAPTERS[chapter];
+    let (mut filled, mut section) = (0, 0);
+    while section < SECTIONS.len() {
+        let (group, rows) = SECTIONS[section];
         let mut index = 0;
         while index < rows.len() {
             all[filled] = rows[index].group(group);
             filled += 1;
             index += 1;
         }
-        chapter += 1;
+        section += 1;
     }
     all
 };
@@ -92,7 +92,7 @@ mod tests {
     use super::super::directive::{Group, Mutability, Visibility};
     use super::super::value::Value;
     use super::DirectiveId;
-    use super::{CHAPTERS, DIRECTIVES, FILE_LINES};
+    use super::{DIRECTIVES, FILE_LINES, SECTIONS};
 
     #[test]
     fn names_and_aliases_are_unique_and_in_lower_case() {
@@ -158,7 +158,7 @@ mod tests {
 
     #[test]
     fn chapters_come_in_reading_order() {
-        let mut groups = CHAPTERS.map(|(group, _)| group).to_vec();
+        let mut groups = SECTIONS.map(|(group, _)| group).to_vec();
         groups.dedup();
         assert_eq!(groups, Group::ALL);
     }

@@ -3,7 +3,7 @@
 use super::super::directive::{Directive, row};
 use super::super::kind::{COUNT_OR_SIZE, Kind, PORT};
 
-/// Addresses that one server may listen on.
+/// Maximum number of addresses to listen on.
 const BIND_MAX: usize = 16;
 
 #[rustfmt::skip]

@@ -18,7 +18,7 @@ pub(super) const ROWS: &[Directive] = &[
         .own("0.1.0")
         .before_start(),
     row("pedrokv-remote", Kind::Bool, "no",
-        "Whether `pedrokv-port` may be open on addresses other than loopback. The protocol knows no passwords: \
+        "Lets `pedrokv-port` be open on addresses other than loopback. The protocol knows no passwords: \
          any client that reaches the port may read and change everything in its database.")
         .own("0.1.0")
         .before_start(),

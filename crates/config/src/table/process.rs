@@ -4,9 +4,9 @@ use super::super::directive::{Directive, row};
 use super::super::kind::{COUNT_OR_SIZE, INT_MAX, Invalid, Kind, LONG};
 use super::super::value::Value;
 
-/// More workers than that no machine we know can feed.
+/// Upper bound of worker threads. No machine we know can use more.
 const THREADS_MAX: i64 = 1024;
-/// More shards than that only cost memory.
+/// Upper bound of shards. More would only cost memory.
 const SHARDS_MAX: i64 = tierce_keyspace::SHARDS_MAX as i64;
 const SHUTDOWN: Kind = Kind::Words(&["default", "save", "nosave", "now", "force"]);
 
@@ -17,16 +17,16 @@ pub(super) const ROWS: &[Directive] = &[
         .own("0.1.0")
         .before_start(),
     row("shards", Kind::Int(0, SHARDS_MAX), "0",
-        "Shards of the keyspace, each with its own lock: a power of two. 0: chosen to suit `threads`.")
+        "Shards of the keyspace, each with its own lock: a power of two. 0: 256.")
         .own("0.1.0")
         .before_start().checked(power_of_two),
     row("databases", Kind::Int(1, INT_MAX), "16",
         "Number of databases. SELECT counts them from 0.")
         .before_start(),
     row("loglevel", Kind::Word(&["debug", "verbose", "notice", "warning", "nothing"]), "notice",
-        "How much to log: debug, verbose, notice, warning, or nothing."),
+        "Amount of logging: debug, verbose, notice, warning, or nothing."),
     row("log-format", Kind::Word(&["redis", "json"]), "redis",
-        "How a line of the log looks: as in Redis, or a JSON object with `time`, `level`, `pid`, `role` and \
+        "Format of the log: lines as in Redis, or a JSON object with `time`, `level`, `pid`, `role` and \
          `message`.")
         .own("0.1.0"),
     row("logfile", Kind::Text, "",
@@ -47,10 +47,10 @@ pub(super) const ROWS: &[Directive] = &[
     row("shutdown-timeout", COUNT_OR_SIZE, "10",
         "Seconds that a shutdown waits for replicas to catch up, while writes are held back. 0: it does not."),
     row("shutdown-on-sigint", SHUTDOWN, "default",
-        "How to shut down at SIGINT, with the words of SHUTDOWN.")
+        "Kind of shutdown at SIGINT, with the words of SHUTDOWN.")
         .checked(save_or_not),
     row("shutdown-on-sigterm", SHUTDOWN, "default",
-        "How to shut down at SIGTERM, with the words of SHUTDOWN.")
+        "Kind of shutdown at SIGTERM, with the words of SHUTDOWN.")
         .checked(save_or_not),
     row("busy-reply-threshold", LONG, "5000",
         "Milliseconds after which clients that need keys which a script holds get BUSY. 0: never.")

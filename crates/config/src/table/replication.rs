@@ -3,7 +3,7 @@
 use super::super::directive::{Directive, row};
 use super::super::kind::{COUNT_OR_SIZE, INT_MAX, Kind, LONG, PORT};
 
-/// What a replica goes by.
+/// Directives of a replica.
 #[rustfmt::skip]
 pub(super) const FOLLOWING: &[Directive] = &[
     row("replicaof", Kind::Primary, "",
@@ -43,7 +43,7 @@ pub(super) const FOLLOWING: &[Directive] = &[
         "Seconds of silence after which a replication link is considered broken."),
 ];
 
-/// What a primary goes by.
+/// Directives of a primary.
 #[rustfmt::skip]
 pub(super) const LEADING: &[Directive] = &[
     row("min-replicas-to-write", COUNT_OR_SIZE, "0",
@@ -89,7 +89,7 @@ pub(super) const ROWS: &[Directive] = &[
         "Let a replica go on when its disk fails.")
         .accepted("A replica whose log fails applies nothing until the log works again."),
     row("propagation-error-behavior", Kind::Word(&["ignore", "panic", "panic-on-replicas"]), "ignore",
-        "What to do when a replicated command fails.")
+        "Action when a replicated command fails.")
         .accepted("It is logged; after a transaction that fails, the replica asks for a full copy."),
     row("repl-disable-tcp-nodelay", Kind::Bool, "no",
         "Save bandwidth to replicas at the cost of latency.")

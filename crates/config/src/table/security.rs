@@ -11,14 +11,14 @@ pub(super) const ROWS: &[Directive] = &[
         "Password of the default user. Empty: none is asked for.")
         .secret(),
     row("enable-protected-configs", ALLOWED, "no",
-        "Who may change `dir` and `dbfilename` at run time: no client, every client, or clients on this \
+        "Clients that may change `dir` and `dbfilename` at run time: no client, every client, or clients on this \
          machine.")
         .before_start(),
     row("enable-debug-command", ALLOWED, "no",
-        "Who may use DEBUG: no client, every client, or clients on this machine.")
+        "Clients that may use DEBUG: no client, every client, or clients on this machine.")
         .before_start(),
     row("enable-module-command", ALLOWED, "no",
-        "Who may use MODULE: no client, every client, or clients on this machine.")
+        "Clients that may use MODULE: no client, every client, or clients on this machine.")
         .before_start()
         .accepted("No module can be loaded in any case."),
     row("aclfile", Kind::Text, "",

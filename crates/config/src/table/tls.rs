@@ -3,7 +3,7 @@
 use super::super::directive::{Directive, row};
 use super::super::kind::{COUNT_OR_SIZE, INT_MAX, Kind, PORT};
 
-/// The name of a file or directory whose contents are read again by every CONFIG SET.
+/// Makes the row of a file or directory whose contents every CONFIG SET reads again.
 const fn file(name: &'static str, about: &'static str) -> Directive {
     row(name, Kind::Text, "", about).stands_for_contents()
 }
@@ -23,7 +23,7 @@ pub(super) const ROWS: &[Directive] = &[
         "File with the certificates of the authorities that are trusted for clients and the primary, in PEM."),
     file("tls-ca-cert-dir", "Directory of such files. All certificate files in it are used."),
     row("tls-auth-clients", Kind::Word(&["no", "yes", "optional"]), "yes",
-        "Whether clients need a certificate. `optional`: only check it if there is one."),
+        "Requires a certificate of clients. `optional`: only check it if there is one."),
     row("tls-auth-clients-user", Kind::Word(&["off", "CN"]), "off",
         "Which part of a client's certificate is the name of its ACL user: none, or the common name of its subject. \
          Without such a user, or while it is off, the client is the default user as without a certificate. As in Redis 8.")

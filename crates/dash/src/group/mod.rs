@@ -1,11 +1,11 @@
 //! Sixteen bytes compared with one byte at once: the inner step of every lookup.
 //!
 //! Three implementations of one function, `match_byte(&Group, u8) -> u16`, where bit `i` of the
-//! answer says whether byte `i` is equal: `portable` is the specification, `sse2` and `neon` are
-//! what runs. There is deliberately none for AVX2: a bucket has one header, a header is exactly one
-//! SSE2 register, and the second header that a lookup may need (the neighbour's) lies 128 bytes
-//! further, so that filling a 256-bit register would take two loads and an insert to save one
-//! compare. Every x86-64 processor has SSE2, hence no run-time detection either.
+//! result is set if byte `i` is equal: `portable` is the specification, `sse2` and `neon` are used.
+//! There is deliberately none for AVX2: a bucket has one header, a header is exactly one SSE2
+//! register, and the second header that a lookup may need (the neighbour's) is 128 bytes further,
+//! so that filling a 256-bit register would take two loads and an insert to save one compare. Every
+//! x86-64 processor has SSE2, hence no run-time detection either.
 
 #[cfg(target_arch = "aarch64")]
 mod neon;

@@ -5,13 +5,13 @@ use core::arch::aarch64::{
     vaddv_u8, vandq_u8, vceqq_u8, vdupq_n_u8, vget_high_u8, vget_low_u8, vld1q_u8,
 };
 
-/// The bit that each byte contributes to its half of the answer.
+/// Bit that each byte contributes to its half of the result.
 const WEIGHTS: [u8; 16] = [1, 2, 4, 8, 16, 32, 64, 128, 1, 2, 4, 8, 16, 32, 64, 128];
 
-/// Bit `i` of the answer is set exactly when byte `i` of `group` equals `byte`.
+/// Returns a mask whose bit `i` is set exactly if byte `i` of `group` equals `byte`.
 ///
-/// NEON has no "move mask". Equal bytes are all ones, so that masking them with a weight of their
-/// own and adding up each half yields the two bytes of the answer.
+/// NEON has no "move mask". Equal bytes are all ones, so masking each with its own weight and
+/// adding up each half gives the two bytes of the result.
 #[inline(always)]
 pub(crate) fn match_byte(group: &Group, byte: u8) -> u16 {
     // SAFETY: NEON is part of every aarch64 processor this crate is built for. Both loads read 16

@@ -1,8 +1,8 @@
-//! The specification of a group, in plain code; it runs where no vector unit is known.
+//! The specification of a group, in plain code; used on targets without a known vector unit.
 
 use super::Group;
 
-/// Bit `i` of the answer is set exactly when byte `i` of `group` equals `byte`.
+/// Returns a mask whose bit `i` is set exactly if byte `i` of `group` equals `byte`.
 pub(crate) fn match_byte(group: &Group, byte: u8) -> u16 {
     let mut matches = 0;
     for (place, candidate) in group.0.iter().enumerate() {

@@ -5,7 +5,7 @@ use core::arch::x86_64::{
     __m128i, _mm_cmpeq_epi8, _mm_load_si128, _mm_movemask_epi8, _mm_set1_epi8,
 };
 
-/// Bit `i` of the answer is set exactly when byte `i` of `group` equals `byte`.
+/// Returns a mask whose bit `i` is set exactly if byte `i` of `group` equals `byte`.
 #[inline(always)]
 pub(crate) fn match_byte(group: &Group, byte: u8) -> u16 {
     // SAFETY: SSE2 is part of every x86-64 processor. The load reads the 16 bytes behind a

@@ -1,12 +1,12 @@
 #![allow(dead_code, reason = "each test uses its part of this")]
 
-//! What the tests share: entries whose hash is chosen freely, and a source of hashes.
+//! Shared by the tests: entries with a freely chosen hash, and a source of hashes.
 
 use proptest::prelude::*;
 use tierce_dash::Table;
 use tierce_harness::effort;
 
-/// An entry that knows its hash, so that tests can choose it, and a number that makes it unique.
+/// An entry with its own hash, so that tests can choose it, and a number that makes it unique.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord, Debug)]
 pub(crate) struct Entry {
     pub(crate) hash: u64,
@@ -17,14 +17,14 @@ pub(crate) fn hash_of(entry: &Entry) -> u64 {
     entry.hash
 }
 
-/// A bijection of 64-bit numbers that scatters neighbours.
+/// Scatters neighbouring 64-bit numbers; it is a bijection.
 pub(crate) fn mix(number: u64) -> u64 {
     let first = (number ^ number >> 30).wrapping_mul(0xBF58_476D_1CE4_E5B9);
     let second = (first ^ first >> 27).wrapping_mul(0x94D0_49BB_1331_11EB);
     second ^ second >> 31
 }
 
-/// An entry with an evenly distributed hash.
+/// Returns an entry with an evenly distributed hash.
 pub(crate) fn even(id: u32) -> Entry {
     Entry { hash: mix(u64::from(id) + 1), id }
 }
@@ -41,8 +41,8 @@ pub(crate) fn contains(table: &Table<Entry>, entry: Entry) -> bool {
     table.find(entry.hash, |other| *other == entry).is_some()
 }
 
-/// Fewer cases where every step is interpreted, and no files of found cases beside the tests, as
-/// there is no file system there.
+/// Fewer cases under Miri, which interprets every step, and no files of found cases, as there is no
+/// file system.
 pub(crate) fn config(cases: u32) -> ProptestConfig {
     ProptestConfig {
         cases: if cfg!(miri) { (cases / 64).max(2) } else { effort(cases) },
@@ -51,10 +51,10 @@ pub(crate) fn config(cases: u32) -> ProptestConfig {
     }
 }
 
-/// How the hashes of a test are distributed over the axis.
+/// Distribution of a test's hashes over the axis.
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum Hashes {
-    /// Evenly, as the table asks for.
+    /// Evenly, as the table requires.
     Even,
     /// In a few narrow clusters.
     Clustered,

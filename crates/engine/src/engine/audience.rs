@@ -1,4 +1,4 @@
-//! What an engine tells the program around it.
+//! Notifications from an engine to the program around it.
 
 use std::sync::Arc;
 
@@ -7,10 +7,10 @@ use crate::persistence::SaveId;
 
 /// The users of an engine, such as the sessions of a server.
 pub trait Audience: Send + Sync {
-    /// Something has happened. Called by threads of the engine, which must not be kept waiting.
+    /// Receives a notification. Called by threads of the engine, so it must not block.
     fn hear(&self, news: News);
 
-    /// Memory that they take themselves.
+    /// Returns the memory that the users take themselves.
     fn memory(&self) -> AudienceMemory;
 }
 
@@ -19,26 +19,26 @@ pub trait Audience: Send + Sync {
 pub struct AudienceMemory {
     /// Connections and their buffers.
     pub connections: usize,
-    /// What they subscribe to, and messages on their way to them.
+    /// Their subscriptions, and pending messages to them.
     pub messages: usize,
 }
 
-/// What has happened.
+/// A notification.
 #[derive(Clone, Debug)]
 pub enum News {
-    /// The log has reached the device, or never will.
+    /// A sync of the log has ended, or never will.
     DeviceReached,
-    /// Writers that were held back may go on.
+    /// Waiting writers may go on.
     WritersGoOn,
-    /// The log was switched on or off, or could not be.
+    /// The log was switched on or off, or the switch failed.
     LogSwitched(Arc<Switched>),
     /// A save has ended.
     Saved {
-        /// Which one.
+        /// Id of the save.
         save_id: SaveId,
-        /// How it ended, or why it failed.
+        /// Its outcome, with the reason of a failure.
         outcome: Result<(), Arc<str>>,
     },
-    /// Each thread that owns memory is to give back what it does not need.
+    /// Each thread that owns memory must return the unused part.
     PurgeMemory,
 }

@@ -1,4 +1,4 @@
-//! An engine, as the threads of its parts see it.
+//! The engine as the host of its parts' threads.
 
 use std::fmt;
 use std::sync::{Arc, Weak};
@@ -8,7 +8,7 @@ use super::{Engine, News};
 use crate::durability::{CompactionSettings, Host, Operator, Severity, Switched, SyncHost};
 use tierce_config::{Peer, SyncPolicy};
 
-/// It may be gone before them.
+/// Weak reference to the engine, which may be dropped before its threads end.
 pub(super) struct EngineHost(Weak<Engine>);
 
 impl EngineHost {
@@ -52,7 +52,7 @@ impl Host for EngineHost {
 
     fn take_back(&self) {
         if let Some(engine) = self.0.upgrade() {
-            // That is so already, and cannot be refused.
+            // The log is off already, so this change cannot be refused.
             let _ = engine.config.set(&[(b"appendonly", b"no")], Peer::Local);
         }
     }

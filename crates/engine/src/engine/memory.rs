@@ -1,4 +1,4 @@
-//! The memory of an engine as a whole.
+//! Memory of a whole engine.
 
 use std::sync::atomic::Ordering::Relaxed;
 
@@ -6,7 +6,7 @@ use super::{Engine, News};
 use crate::memory::{self, MemoryReport, resident_bytes, total_system_bytes};
 
 impl MemoryReport {
-    /// Measures.
+    /// Measures the memory.
     pub fn take(engine: &Engine) -> Self {
         let memory = engine.keyspace.memory();
         let audience = engine.audience.get().map(|audience| audience.memory()).unwrap_or_default();
@@ -32,7 +32,7 @@ impl MemoryReport {
 }
 
 impl Engine {
-    /// Has all threads that own memory give back what they do not need.
+    /// Makes all threads that own memory return the unused part.
     pub fn purge_memory(&self) {
         self.purge.begin();
         self.tell(News::PurgeMemory);
@@ -42,8 +42,8 @@ impl Engine {
         self.purge.collect();
     }
 
-    /// The same if there is much of it; to be called once a second on the thread that started the process,
-    /// to which the allocator leaves the memory of threads that have ended.
+    /// Does this if much memory is unused. Must be called once a second on the thread that started the
+    /// process, because the allocator leaves the memory of ended threads to it.
     pub(super) fn purge_memory_if_due(&self) {
         if self.purge.is_due(&MemoryReport::take(self)) {
             self.purge_memory();

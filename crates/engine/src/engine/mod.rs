@@ -1,9 +1,9 @@
-//! The store: keys in memory, the log that makes writes durable, snapshots, spilled values, and what
-//! happens when memory runs short.
+//! The store: keys in memory, the log that makes writes durable, snapshots, spilled values, and eviction when memory
+//! runs short.
 //!
-//! Its parts know as little of each other as possible: each states in a trait what it needs from the
-//! program around it, and this module connects them. **Invariant**: nothing here knows sessions,
-//! protocols or commands. The engine reports to its users through its [`Audience`].
+//! Its parts know as little of each other as possible: each has a trait for its needs from the program around it, and
+//! this module connects them. **Invariant**: it does not know sessions, protocols or commands. The engine notifies its
+//! users through its [`Audience`].
 
 mod audience;
 mod host;
@@ -39,47 +39,47 @@ use host::EngineHost;
 pub use opening::{OpenError, Opening};
 pub use reload::{ReloadError, ReloadOptions};
 
-/// The log warns when so many percent of its disk are used.
+/// Used part of the log's disk, in percent, at which the server warns.
 const DISK_STEPS: [u64; 2] = [80, 90];
 
-/// It does not warn while so many times the data are free, and this for each of them at least.
+/// Free space, as a multiple of the data, above which it does not warn; and the least value assumed for the data.
 const DISK_AMPLE: u64 = 10;
 const DISK_AMPLE_BYTES: u64 = 1 << 30;
 
-/// And warns again when it was so many percent below that meanwhile.
+/// Percentage by which the used part must fall below a step before the server warns of it again.
 const DISK_STEP_BACK: u64 = 5;
 
-/// The store, with all that keeps its data.
+/// The store and all that keeps its data.
 pub struct Engine {
-    /// Directives, as they are now.
+    /// Present values of the directives.
     pub config: Arc<Config>,
     /// The data.
     pub keyspace: Arc<Keyspace>,
-    /// What makes writes durable.
+    /// The durable log.
     pub durability: Durability,
-    /// What changes, for a follower.
+    /// Change feed for followers.
     pub feed: Arc<Feed>,
     /// Snapshots on disk.
     pub persistence: Persistence,
-    /// Whether the data are there yet.
+    /// Progress of the load at the start.
     pub loading: Loading,
     /// Values on disk.
     pub spill: Spill,
-    /// The time in which memory was beyond its limit.
+    /// Time in which memory exceeded its limit.
     pub excess: Excess,
-    /// The last of [`DISK_STEPS`] that was told.
+    /// Last of [`DISK_STEPS`] that was reported.
     disk_step: AtomicU64,
-    /// When memory is given back to the system.
+    /// Schedule for returning memory to the system.
     pub purge: Purge,
-    /// Resident memory before there was data, in bytes.
+    /// Resident memory before any data was loaded, in bytes.
     pub startup_memory: usize,
     /// Latency spikes.
     pub latency: Mutex<LatencyMonitor>,
     /// The server's log.
     pub log: Log,
-    /// The largest memory use seen so far, in bytes.
+    /// Peak of the memory use seen so far, in bytes.
     memory_peak: AtomicUsize,
-    /// Removes keys whose time has come; absent while `DEBUG SET-ACTIVE-EXPIRE` has it off.
+    /// Thread that removes expired keys; `None` while `DEBUG SET-ACTIVE-EXPIRE` has it off.
     reaper: Mutex<Option<Reaper>>,
     /// See [`Engine::end_expiry`].
     is_expiry_over: AtomicBool,
@@ -88,7 +88,7 @@ pub struct Engine {
 }
 
 impl Engine {
-    /// Around keys that are loaded, and their log. Threads are started one by one.
+    /// Creates an engine around loaded keys and their log. Its threads are started one by one.
     pub fn new(
         config: Arc<Config>,
         keyspace: Arc<Keyspace>,
@@ -118,7 +118,7 @@ impl Engine {
         }
     }
 
-    /// With the feed that is the sink of its keyspace. Without one, a follower hears of nothing.
+    /// Sets the feed, which must be the log sink of the keyspace. Without it, followers get no changes.
     #[must_use]
     pub fn fed_by(self, feed: Arc<Feed>) -> Self {
         Self { feed, ..self }
@@ -130,7 +130,7 @@ impl Engine {
         let _ = self.audience.set(audience);
     }
 
-    /// Begins to collect all changes for `reader`, of which at most `bytes_max` bytes wait; `None` if that has a
+    /// Begins to collect all changes for `reader`, with at most `bytes_max` pending bytes. Returns `None` if it has a
     /// follower already.
     pub fn follow(&self, reader: Reader, bytes_max: usize) -> Option<Follower> {
         self.feed.follow(&self.keyspace, reader, bytes_max)
@@ -142,12 +142,12 @@ impl Engine {
         }
     }
 
-    /// The database with this index, if there is one.
+    /// Returns the database with this index, if there is one.
     pub fn database(&self, index: i64) -> Option<DbIndex> {
         self.keyspace.db_index(usize::try_from(index).ok()?)
     }
 
-    /// Remembers that something took long, if it did by `latency-monitor-threshold`.
+    /// Records the latency of an event if it reaches `latency-monitor-threshold`.
     pub fn note_latency(&self, event: &'static str, took: Duration) {
         let threshold = self.config.live().latency_monitor_threshold();
         let millis = took.as_millis() as u64;
@@ -157,8 +157,8 @@ impl Engine {
         }
     }
 
-    /// Makes room before something that may add data, if memory is short or would be with so many `bytes` more.
-    /// Releases the shard of the last request if that takes an eviction. A replica has the memory that its primary says.
+    /// Makes room before a command that may add data, if memory is short or would be with `bytes` more. An eviction
+    /// releases the shard of the last request. A replica never evicts, because its primary decides.
     #[inline]
     pub fn make_room(&self, locks: &mut ShardLocks<'_>, bytes: usize, now_ms: i64) -> Room {
         if self.keyspace.is_following() {
@@ -176,7 +176,7 @@ impl Engine {
         }
     }
 
-    /// True if there is no room for so many bytes whatever is evicted.
+    /// Returns true if there is no room for so many bytes, whatever is evicted.
     #[must_use]
     pub fn cannot_fit(&self, bytes: usize) -> bool {
         let eviction = self.keyspace.eviction();
@@ -188,7 +188,7 @@ impl Engine {
         }
     }
 
-    /// Asks for room by moving values to disk, which takes others.
+    /// Requests room from the spiller, a thread that moves values to disk.
     #[cold]
     #[inline(never)]
     fn ask_for_room(&self, now_ms: i64) -> Room {
@@ -205,10 +205,10 @@ impl Engine {
         room
     }
 
-    /// Starts the threads that keep the log.
+    /// Starts the threads of the log.
     ///
     /// # Errors
-    /// When the system has no thread to give.
+    /// When the system cannot start a thread.
     pub fn start_log(self: &Arc<Self>) -> io::Result<()> {
         self.durability.start(&self.keyspace, Arc::new(EngineHost::of(self)))
     }
@@ -216,7 +216,7 @@ impl Engine {
     /// Starts the thread that moves values to disk, if they may go there or are there.
     ///
     /// # Errors
-    /// When there is no store to be had, or no thread.
+    /// When the store cannot be opened, or the thread cannot be started.
     pub fn start_spilling(
         self: &Arc<Self>,
         settings: &Settings,
@@ -226,7 +226,7 @@ impl Engine {
         self.spill.start(settings, Arc::new(EngineHost::of(self)), disk, dir)
     }
 
-    /// Whether there is a thread that carries out saves: since the engine was opened, until it is closed.
+    /// Returns true if the saver thread exists: from the opening of the engine until it is closed.
     pub fn has_saver(&self) -> bool {
         self.saver.lock().is_some()
     }
@@ -241,10 +241,10 @@ impl Engine {
         Ok(())
     }
 
-    /// Starts or stops the removal of expired keys that are not read.
+    /// Starts or stops the active removal of expired keys.
     ///
     /// # Errors
-    /// When the system has no thread to give.
+    /// When the system cannot start a thread.
     pub fn set_active_expiry(&self, on: bool) -> io::Result<()> {
         let mut reaper = self.reaper.lock();
         if !on {
@@ -255,7 +255,7 @@ impl Engine {
         Ok(())
     }
 
-    /// Work that is due once a second, even in an idle server; takes some microseconds.
+    /// Does the work that is due once a second, even in an idle server. Takes some microseconds.
     pub fn cron(&self) {
         self.note_latency("expire-cycle", self.keyspace.take_longest_expiry());
         if let Some(durable_log) = self.durability.durable_log() {
@@ -267,7 +267,7 @@ impl Engine {
         self.watch_disk();
     }
 
-    /// Warns when the disk of the log fills up: once at each step.
+    /// Warns when the disk of the log fills up: once per step.
     fn watch_disk(&self) {
         let space = self.durability.durable_log().and_then(|_| self.durability.disk_space());
         let Some(space) = space.filter(|space| space.total > 0) else { return };
@@ -283,14 +283,14 @@ impl Engine {
                 logged.div_ceil(1_000_000)
             ));
         }
-        // A step that is reached again and again is told once.
+        // A step that is reached repeatedly is reported once.
         if step > told || used + DISK_STEP_BACK < told {
             self.disk_step.store(step, Ordering::Relaxed);
         }
     }
 }
 
-/// The used part of a disk in percent, and the step that this has reached, 0 for none.
+/// Returns the used part of a disk in percent, and the step that it has reached, 0 for none.
 fn disk_step(free: u64, total: u64, logged: u64) -> (u64, u64) {
     let used = 100 - u128::from(free) * 100 / u128::from(total);
     let used = u64::try_from(used).unwrap_or(0);

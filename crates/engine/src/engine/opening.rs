@@ -9,7 +9,7 @@ use std::time::Duration;
 
 use tierce_config::{Config, DirectiveId, Settings, Startup};
 use tierce_keyspace::log::{LogSink, Replay};
-use tierce_keyspace::{Keyspace, Options, OptionsError, StreamPlace, expire_due};
+use tierce_keyspace::{Keyspace, Options, OptionsError, StreamPosition, expire_due};
 use tierce_storage::ColdLimits;
 use tierce_storage::disk::Disk;
 
@@ -21,59 +21,58 @@ use crate::log::Log;
 use crate::persistence::{self, LoadError, LoadReport, Source, Unfit, load_arriving};
 use crate::{encoding_limits, eviction, next_step};
 
-/// Why an engine could not be opened.
+/// Reason why an engine could not be opened.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum OpenError {
-    /// The number of shards or databases.
+    /// The number of shards or databases is invalid.
     #[error("{0}")]
     Keyspace(#[from] OptionsError),
-    /// The snapshot in `dir`.
+    /// The snapshot in `dir` could not be loaded.
     #[error("{0}")]
     Load(#[from] LoadError),
-    /// The log of the data.
+    /// The log could not be loaded.
     #[error(transparent)]
     Recovery(#[from] RecoveryError),
-    /// The data directory.
+    /// The data directory cannot be used.
     #[error("dir {}: {source}{}", dir.display(), next_step::of_system(source))]
     Dir {
         /// Its path.
         dir: PathBuf,
-        /// What the system says.
+        /// The error of the system.
         source: io::Error,
     },
-    /// The end was asked for.
+    /// The load was aborted.
     #[error(transparent)]
     GivenUp(#[from] GivenUp),
-    /// The values on disk.
+    /// The values on disk cannot be used.
     #[error("maxmemory-policy spill: {0}")]
     Spill(String),
-    /// The system has no threads to give.
+    /// The system cannot start a thread.
     #[error("could not start: {0}")]
     Io(#[from] io::Error),
 }
 
-/// An engine that is being opened: it exists, and its keys are not loaded yet.
+/// An engine that exists, but whose keys are not loaded yet.
 ///
-/// So a server can report the progress of the load ([`Engine::loading`]). **Invariant:** until
-/// [`Opening::load`] has returned and [`Loading::end`](crate::loading::Loading::end) was called, only the loading
-/// thread looks at keys.
+/// So a server can report the progress of the load ([`Engine::loading`]). **Invariant:** until [`Opening::load`] has
+/// returned and [`Loading::end`](crate::loading::Loading::end) was called, only the loading thread looks at keys.
 pub struct Opening {
     engine: Arc<Engine>,
     disk: Arc<dyn Disk>,
     dir: PathBuf,
-    /// What the load goes by, whatever is set meanwhile.
+    /// Settings of the load, independent of later changes.
     settings: Arc<Settings>,
-    /// The keys were loaded from elsewhere.
+    /// True if the keys were loaded from elsewhere.
     is_filled: bool,
 }
 
 impl Opening {
-    /// An engine without keys. It follows changes of the configuration, except for those that it refuses while it
-    /// loads. It writes at most `spilled` at once when it spills values.
+    /// Creates an engine without keys. It follows changes of the configuration, except for those that it refuses while
+    /// it loads. It writes at most `spilled` at once when it spills values.
     ///
     /// # Errors
-    /// When the settings make no sense.
+    /// When the settings are invalid.
     pub fn begin(
         config: Arc<Config>,
         startup: &Startup,
@@ -81,7 +80,7 @@ impl Opening {
         log: Log,
         spilled: ColdLimits,
     ) -> Result<Self, OpenError> {
-        // Loading takes memory that would count as the program's own.
+        // Measure this first: the memory of the load would count as the program's own.
         crate::memory::resident_at_start();
         let (disk, dir, settings) = (Arc::clone(disk), startup.dir.clone(), config.settings());
         let log_directory = LogDirectory::new(Arc::clone(&disk), &dir, LogOptions::default());
@@ -92,25 +91,25 @@ impl Opening {
         let engine = Arc::new(Engine::new(config, keyspace, durability, log).fed_by(feed));
         engine.loading.begin();
         engine.persistence.set_start_dir(dir.clone());
-        // Before any client is served, which might need it.
+        // Set before any client is served.
         engine.spill.set_limits(spilled);
         engine.follow_config_from_the_start();
         Ok(Self { engine, disk, dir, settings, is_filled: false })
     }
 
-    /// The engine.
+    /// Returns the engine.
     #[must_use]
     pub fn engine(&self) -> &Arc<Engine> {
         &self.engine
     }
 
-    /// What the load goes by.
+    /// Returns the settings of the load.
     #[must_use]
     pub fn settings(&self) -> &Settings {
         &self.settings
     }
 
-    /// Whether there has ever been a record in the log that will be loaded.
+    /// Returns true if the log that will be loaded has ever had a record.
     ///
     /// # Errors
     /// When the data directory cannot be read.
@@ -119,11 +118,11 @@ impl Opening {
         has_log.map_err(|error| self.of_log(error))
     }
 
-    /// Loads a snapshot of another engine as it arrives, whether or not the time of its keys has come: what happened
-    /// behind it says what became of them. To be followed by [`replay`](Self::replay) and [`keep`](Self::keep).
+    /// Loads a snapshot of another engine as it arrives, including expired keys: later records tell if they were
+    /// deleted. Must be followed by [`replay`](Self::replay) and [`keep`](Self::keep).
     ///
     /// # Errors
-    /// When it is damaged, or something in it has no place in this engine. Part of it is loaded then.
+    /// When it is damaged, or has something unsupported. Part of it is loaded then.
     pub fn load_copy(&self, snapshot: Source<'_>) -> Result<LoadReport, OpenError> {
         let Engine { keyspace, log, loading, .. } = &*self.engine;
         let loaded = load_arriving(snapshot, &mut keyspace.locks(), log, loading);
@@ -133,18 +132,18 @@ impl Opening {
         Ok(loaded?)
     }
 
-    /// Applies records of the change feed of another engine.
+    /// Begins to apply records of the change feed of another engine.
     ///
     /// # Errors
-    /// When the system has no threads to give.
+    /// When the system cannot start a thread.
     pub fn replay(&self) -> io::Result<Replay> {
         let threads = std::thread::available_parallelism().unwrap_or(NonZeroUsize::MIN);
         let keyspace = Arc::clone(&self.engine.keyspace);
         Ok(Replay::start(keyspace, threads.get(), crate::clock::unix_ms())?.of_another())
     }
 
-    /// Makes what was loaded the content of the data directory, which has no log. A crash before that leaves it
-    /// without.
+    /// Writes the loaded keys to a new log in the data directory, which has none. A crash before that leaves it
+    /// without a log.
     ///
     /// # Errors
     /// When it cannot be written.
@@ -156,19 +155,17 @@ impl Opening {
     }
 
     /// Loads the log, if the configuration asks for one, or else the snapshot in the directory, and starts all threads
-    /// but those of the log, which [`Engine::start_log`] starts: what they find out, they tell those who use it, who
-    /// may have to be ready for that. What is loaded is there for others after
-    /// [`Loading::end`](crate::loading::Loading::end).
+    /// except those of the log. [`Engine::start_log`] starts these, because they notify the users, who may have to be
+    /// ready first. Other threads may use the keys after [`Loading::end`](crate::loading::Loading::end).
     ///
     /// # Errors
-    /// When it cannot be read, or the system has no threads to give.
+    /// When it cannot be read, or the system cannot start a thread.
     pub fn load(self) -> Result<Arc<Engine>, OpenError> {
         self.load_followed(|_| {}).map(|(engine, _)| engine)
     }
 
-    /// The same, and calls `loaded` when all keys are there and nothing has changed any of them. If the data are those
-    /// of a place in a stream, with a follower that gets everything that changes from there on, also the expiry of
-    /// keys.
+    /// Loads as [`load`](Self::load) does, and calls `loaded` when all keys are there and unchanged. If the data has
+    /// an offset in a replication stream, also returns a follower that gets every later change, including expiries.
     ///
     /// # Errors
     /// As [`load`](Self::load).
@@ -190,7 +187,7 @@ impl Opening {
         engine.start_saver()?;
         let follower = engine
             .keyspace
-            .stream_place()
+            .stream_position()
             .and_then(|_| engine.follow(Reader::Replicas, WAITING_BYTES_MAX));
         engine.set_active_expiry(true)?;
         Ok((self.engine, follower))
@@ -206,13 +203,13 @@ impl Opening {
 }
 
 impl Engine {
-    /// Opens the data directory that the settings name, with what its log or its snapshot holds, and starts all
-    /// threads. They end with [`close`](Self::close).
+    /// Opens the data directory of the settings, loads its log or snapshot, and starts all threads. They end with
+    /// [`close`](Self::close).
     ///
     /// # Errors
-    /// When the data cannot be read, with the file and what can be done, or the system has no threads to give.
+    /// When the data cannot be read, with the file and the remedy, or the system cannot start a thread.
     pub fn open(settings: Settings, disk: Arc<dyn Disk>, log: Log) -> Result<Arc<Self>, OpenError> {
-        // It has no workers, and so no use for their number.
+        // This engine has no workers, so their number does not matter.
         let startup = settings.startup(NonZeroUsize::MIN);
         let config = Arc::new(Config::new(settings));
         let opening = Opening::begin(config, &startup, &disk, log, ColdLimits::default())?;
@@ -222,35 +219,34 @@ impl Engine {
         Ok(engine)
     }
 
-    /// Removes all keys that have expired, and none from then on: the clock may be an earlier one at the next
-    /// start.
+    /// Removes all expired keys, and stops expiry for good: the clock may be earlier at the next start.
     pub fn end_expiry(&self) {
         if self.is_expiry_over.swap(true, Ordering::Relaxed) {
             return;
         }
-        // The thread was there already, so nothing can fail.
+        // Stopping the thread cannot fail.
         let _ = self.set_active_expiry(false);
         expire_due(&mut self.keyspace.locks(), crate::clock::unix_ms());
     }
 
-    /// Ends all threads and closes the log; everything is on the device then. Not for threads of the engine.
+    /// Ends all threads and closes the log. Everything is durable afterwards. Threads of the engine must not call it.
     pub fn close(&self) {
         self.end_expiry();
         self.persistence.end_saver();
         if let Some(saver) = self.saver.lock().take() {
-            // A panic was reported when it happened.
+            // The panic was reported when it happened.
             let _ = saver.join();
         }
         self.spill.stop();
         self.durability.stop(&self.log);
     }
 
-    /// Loads the snapshot in the data directory, if there is one, and no log is kept.
+    /// Loads the snapshot in the data directory, if there is one and no log is kept.
     fn load_snapshot(&self, settings: &Settings) -> Result<(), OpenError> {
         const VERIFIES: DirectiveId = DirectiveId::of("rdbchecksum");
         const SKIP: DirectiveId = DirectiveId::of("skip-unsupported");
         if self.durability.durable_log().is_some() {
-            // As in Redis, the log is what counts when there is one.
+            // As in Redis, the log takes precedence over the snapshot.
             return Ok(());
         }
         if let Ok(Some(unread)) = self.durability.unread_log() {
@@ -273,13 +269,13 @@ impl Engine {
             if let Some((stream, offset)) = loaded.stream
                 && let Some(db) = keyspace.db_index(loaded.stream_db)
             {
-                keyspace.note_loaded_place(StreamPlace { stream, offset, db });
+                keyspace.note_loaded_position(StreamPosition { stream, offset, db });
             }
         }
         Ok(())
     }
 
-    /// Has changes of the configuration reach what holds a copy of a value, except for what has to wait for the data.
+    /// Subscribes the parts to their directives, except for changes that must wait until the data is loaded.
     fn follow_config_from_the_start(self: &Arc<Self>) {
         const LOG_LEVEL: DirectiveId = DirectiveId::of("loglevel");
         const LOG_FORMAT: DirectiveId = DirectiveId::of("log-format");
@@ -307,32 +303,32 @@ impl Engine {
             engine.persistence.decide_on_writes(settings);
             Ok(())
         });
-        // What is loaded follows from it.
+        // These directives determine how the data is loaded.
         self.on_change(&[APPENDONLY, POLICY], |engine, _| match engine.loading.is_on() {
             true => Err("the data are being loaded".to_owned()),
             false => Ok(()),
         });
     }
 
-    /// The same for the rest: from now on keys may be evicted or spilled, and the log may be switched.
+    /// Subscribes the remaining parts: from now on keys may be evicted or spilled, and the log may be switched.
     fn follow_config_of_data(
         self: &Arc<Self>,
         disk: &Arc<dyn Disk>,
         dir: &Path,
     ) -> Result<(), OpenError> {
         const VALUE_LEN: DirectiveId = DirectiveId::of("proto-max-bulk-len");
-        // The policy `spill` needs threads and a place for values.
+        // The policy `spill` needs threads and a directory for values.
         let (disk, dir) = (Arc::clone(disk), dir.to_owned());
         let spills = move |engine: &Arc<Self>, settings: &Settings| {
             engine.keyspace.set_eviction(&eviction::configured(settings));
             engine.start_spilling(settings, &disk, &dir)
         };
         self.adopt(&eviction::DIRECTIVES, spills).map_err(OpenError::Spill)?;
-        // What it refuses cannot have been set: so far, there was no switch.
+        // A refused value cannot have been set: no switch was possible so far.
         self.adopt(&[VALUE_LEN, APPENDONLY], Self::switch_log).map_err(OpenError::Spill)
     }
 
-    /// Has `act` called at each change of these directives.
+    /// Calls `act` at each change of these directives.
     fn on_change(
         self: &Arc<Self>,
         directives: &[DirectiveId],
@@ -344,7 +340,7 @@ impl Engine {
         });
     }
 
-    /// The same, and now.
+    /// Calls `act` now and at each change of these directives.
     fn adopt(
         self: &Arc<Self>,
         directives: &[DirectiveId],
@@ -356,7 +352,7 @@ impl Engine {
         })
     }
 
-    /// A new log would replace one that was not loaded, and nobody may know of that.
+    /// Refuses a new log if it would replace one that was not loaded, which users may not know of.
     fn check_unread_log(&self) -> Result<(), String> {
         match self.durability.unread_log() {
             Ok(None) => Ok(()),
@@ -372,7 +368,7 @@ impl Engine {
     fn switch_log(self: &Arc<Self>, settings: &Settings) -> Result<(), String> {
         let on = asks_for_log(settings);
         if on != self.durability.is_wanted() && self.spill.may_have_values_on_disk() {
-            // Where they are follows from whether there is a log.
+            // Their directory depends on the existence of a log.
             return Err("values may be on disk, as maxmemory-policy is or was spill: start again to change this".to_owned());
         }
         if on && !self.durability.is_wanted() {
@@ -398,7 +394,7 @@ fn keyspace_options(config: &Config, startup: &Startup, feed: &Arc<Feed>) -> Opt
     Options {
         shards: startup.shards.map_or(defaults.shards, NonZeroUsize::get),
         databases: startup.databases,
-        // Clients cannot choose keys that collide.
+        // A random seed, so that clients cannot choose colliding keys.
         seed: crate::random::word(),
         value_len_max: value_len_max(&config.settings()),
         version_base: version_base(crate::clock::unix_ms()),
@@ -407,16 +403,15 @@ fn keyspace_options(config: &Config, startup: &Startup, feed: &Arc<Feed>) -> Opt
     }
 }
 
-/// The longest value: what a request may bring.
+/// Returns the maximum length of a value, which is that of an argument of a request.
 fn value_len_max(settings: &Settings) -> usize {
     const VALUE_LEN: DirectiveId = DirectiveId::of("proto-max-bulk-len");
     settings.bytes(VALUE_LEN) as usize
 }
 
-/// Versions of keys begin above this: those of a later life are larger, as long as no shard changes
-/// 2^14 times a millisecond on average. The milliseconds count from 2025 on, so that for the next
-/// seventeen years a version is exact as a floating-point number, which is what some clients keep it
-/// in.
+/// Returns the base of key versions. Versions of a later run of the server are larger, as long as no shard changes
+/// 2^14 times a millisecond on average. The milliseconds count from 2025, so that for the next seventeen years a
+/// version is exact as a floating-point number, which some clients use for it.
 fn version_base(unix_ms: i64) -> u64 {
     const YEAR_2025_MS: i64 = 1_735_689_600_000;
     ((unix_ms - YEAR_2025_MS).max(0) as u64) << 14

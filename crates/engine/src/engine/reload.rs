@@ -1,15 +1,15 @@
 //! DEBUG RELOAD: saves all data and loads it again, atomically for other clients.
 //!
-//! - No write is lost: the reload holds writes back before the snapshot begins. It notices any that slipped through
-//!   when it locks all shards, and keeps them locked until everything is loaded. A partial load is never visible.
-//! - The log has all data at any moment: each loaded value replaces the one before it, and keys and code that the file
+//! - No write is lost: the reload defers writes before the snapshot begins. It notices any that slipped through when it
+//!   locks all shards, and keeps them locked until everything is loaded. A partial load is never visible.
+//! - The log has all data at any moment: each loaded value replaces the previous one, and keys and code that the file
 //!   lacks are removed only at the end. The log is never emptied on the way.
 //! - A damaged file is detected before anything changes.
 
 use std::path::Path;
 
 use tierce_keyspace::{
-    CodeEditor, CodeKind, DbIndex, Freeing, ShardLocks, StreamPlace, flush_dbs, for_each_entry,
+    CodeEditor, CodeKind, DbIndex, Freeing, ShardLocks, StreamPosition, flush_dbs, for_each_entry,
     invalidate_at_once,
 };
 
@@ -18,32 +18,32 @@ use crate::persistence::{
     Cause, LoadError, LoadReport, Names, Purpose, SaveError, Unfit, read, read_all, snapshot_path,
 };
 
-/// So often a save is made once more, because something has changed meanwhile. With writes held back, that can
-/// be only what was under way.
+/// Maximum number of saves. A save is repeated if data has changed meanwhile. With writes deferred, only commands that
+/// were already running can do that.
 const ATTEMPTS_MAX: usize = 10;
 
-/// What RELOAD leaves out.
+/// Steps that RELOAD skips.
 #[derive(Clone, Copy, Default)]
 pub struct ReloadOptions {
-    /// Keys that the file lacks stay.
+    /// Keys that the file lacks are kept.
     pub keeps_keys: bool,
-    /// The file is that of the last save.
+    /// No save is made; the last file is loaded.
     pub skips_save: bool,
 }
 
-/// Why nothing was reloaded; all is as it was.
+/// Reason why nothing was reloaded; the data is unchanged.
 #[derive(Debug, thiserror::Error)]
 pub enum ReloadError {
     /// The save failed.
     #[error("{0}")]
     Save(String),
-    /// Writes went on.
+    /// Data changed during every save.
     #[error("databases changed during each of {ATTEMPTS_MAX} saves")]
     Changing,
     /// There is no snapshot.
     #[error("there is no file {0}")]
     Missing(String),
-    /// It is not to replace the data any more.
+    /// The caller no longer wants to replace the data.
     #[error("the data are not to be replaced any more")]
     NotWanted,
     /// The snapshot cannot be loaded.
@@ -52,11 +52,11 @@ pub enum ReloadError {
 }
 
 impl Engine {
-    /// Saves, empties all databases and loads the file, unless told otherwise. Writes of others are to be
-    /// held back meanwhile. `is_wanted` is asked when the data cannot change any more.
+    /// Saves, empties all databases and loads the file, except for the steps that `options` skip. The caller must defer
+    /// other writes meanwhile. `is_wanted` is called once the data cannot change any more.
     ///
     /// # Errors
-    /// When that fails; nothing has changed then.
+    /// When a step fails; nothing has changed then.
     pub fn reload(
         &self,
         locks: &mut ShardLocks<'_>,
@@ -82,22 +82,22 @@ impl Engine {
     }
 }
 
-/// Replacing all data by those of another server.
+/// Replaces all data by those of another server.
 impl Engine {
-    /// Makes what the file at `path` holds all that there is, atomically for others: the old data stay until the file
-    /// is known to be whole. Keys whose deadline has come are loaded, too: the other server removes them. The
-    /// data are those of `place` then, in the database that the file names, also after a restart. `is_wanted` is asked
-    /// when the old data cannot change any more.
+    /// Replaces all data by the file at `path`, atomically for others. The old data stays until the file is known to be
+    /// intact. Expired keys are loaded too: the other server deletes them. The data then has the replication offset
+    /// `position`, in the database that the file names, also after a restart. `is_wanted` is called once the old data
+    /// cannot change any more.
     ///
     /// # Errors
-    /// When the file is damaged, or something in it has no place in this server, or it is not wanted any more; nothing
-    /// has changed then. Only a file that becomes unreadable while it is loaded leaves a part of it among the old data,
-    /// or nothing at all where there is no log, and the data are those of no place from then on.
+    /// When the file is damaged or has something unsupported, or `is_wanted` returns false; nothing has changed then.
+    /// Only a file that becomes unreadable during the load leaves a part of it among the old data, or, without a log,
+    /// no data at all. The data then has no replication offset.
     pub fn replace_all(
         &self,
         path: &Path,
         locks: &mut ShardLocks<'_>,
-        place: StreamPlace,
+        position: StreamPosition,
         is_wanted: impl FnOnce() -> bool,
     ) -> Result<LoadReport, ReloadError> {
         let missing = || ReloadError::Missing(path.display().to_string());
@@ -105,8 +105,8 @@ impl Engine {
         let verify = |locks: &mut ShardLocks<'_>| {
             read_all(path, locks, log, Purpose::Verify, refuse)?.ok_or_else(missing)
         };
-        // While clients go on. In an empty server, as most replicas are at first, there is nothing to spare: what was
-        // loaded of a damaged file is removed.
+        // Verify while clients go on. An empty server, as most replicas are at first, has nothing to protect: the
+        // loaded part of a damaged file is removed.
         let is_verified = !self.is_empty();
         if is_verified {
             verify(locks)?;
@@ -124,28 +124,29 @@ impl Engine {
         };
         let loaded = match self.feed.is_followed() {
             true => replace(all.locks()),
-            // A replica's own feed pauses: what it would drop is not even recorded.
+            // The replica's own feed is paused: its changes would be dropped, so they are not even recorded.
             false => all.locks().without_followers(replace),
         }?;
         let db = self.keyspace.db_index(loaded.stream_db).unwrap_or(DbIndex::ZERO);
-        all.locks().move_to(Some(StreamPlace { db, ..place }));
+        all.locks().move_to(Some(StreamPosition { db, ..position }));
         drop(all);
-        // The log has the data as one batch, all of which a start would read before it applies any: a pass divides it.
+        // The data is in the log as one batch, which a start would read completely before it applies any of it. A pass
+        // splits it.
         if let Some(durable_log) = self.durability.durable_log() {
             durable_log.compact_what_is_there();
         }
         Ok(loaded)
     }
 
-    /// Replaces all data by those of a file that is whole, with all shards locked.
+    /// Replaces all data by those of an intact file, with all shards locked.
     fn replace_locked(
         &self,
         path: &Path,
         locks: &mut ShardLocks<'_>,
         is_empty: bool,
     ) -> Result<LoadReport, ReloadError> {
-        // Nothing can be left over in an empty server, and one without a log that has to have all data at any moment is
-        // made empty. To note all names, and to look each key up in them, takes longer than to load.
+        // A server that is empty has no old keys to remove. A server without a log, which would need all data at any
+        // moment, is emptied first. Recording all names and looking each key up in them takes longer than the load.
         let begins_empty = is_empty || !locks.is_recorded();
         if begins_empty && !is_empty {
             self.empty(locks);
@@ -163,8 +164,8 @@ impl Engine {
             if begins_empty {
                 self.empty(locks);
             }
-            // The file was whole before, and is not any more: where there is a log, what was loaded stays among the old
-            // data. Those are of no place then.
+            // The file was intact before, but no longer is. With a log, the loaded part stays among the old data, which
+            // then has no replication offset.
             if !is_empty {
                 locks.move_to(None);
             }
@@ -172,7 +173,7 @@ impl Engine {
         loaded
     }
 
-    /// Removes everything.
+    /// Removes all keys and code.
     fn empty(&self, locks: &mut ShardLocks<'_>) {
         flush_dbs(locks, self.keyspace.db_indices(), Freeing::Now);
         for kind in CodeKind::ALL {
@@ -187,7 +188,7 @@ impl Engine {
     }
 }
 
-/// Before any deadline.
+/// Time before any deadline.
 const NO_TIME_MS: i64 = i64::MIN;
 
 fn save(engine: &Engine, locks: &mut ShardLocks<'_>, now_ms: i64) -> Result<(), String> {

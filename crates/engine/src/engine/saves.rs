@@ -1,4 +1,4 @@
-//! Saves of what an engine holds.
+//! Saves of an engine's data.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -11,11 +11,11 @@ use crate::persistence::{self, Backup, Cause, CopySink, SaveError, SaveId};
 use tierce_config::Settings;
 
 impl Engine {
-    /// Begins a save of what `locks` sees now; see
+    /// Begins a save of the data that `locks` sees now; see
     /// [`Persistence::begin`](crate::persistence::Persistence::begin).
     ///
     /// # Errors
-    /// When one is in progress.
+    /// When one is running.
     pub fn begin_save(
         &self,
         locks: &mut ShardLocks<'_>,
@@ -32,7 +32,7 @@ impl Engine {
     /// [`Persistence::begin_copy`](crate::persistence::Persistence::begin_copy).
     ///
     /// # Errors
-    /// When a save is in progress.
+    /// When a save is running.
     pub fn begin_copy(
         &self,
         locks: &mut ShardLocks<'_>,
@@ -45,17 +45,18 @@ impl Engine {
         Ok(begun.save_id)
     }
 
-    /// Changes to keys since the last snapshot on disk.
+    /// Returns the number of changes to keys since the last snapshot on disk.
     pub fn unsaved_changes(&self) -> u64 {
         self.keyspace.stats().changes.saturating_sub(self.persistence.saved_changes())
     }
 
-    /// Begins a save if a save point asks for one.
+    /// Begins a save if a save point is due.
     pub(super) fn save_if_due(&self) {
         let (settings, now_ms) = (self.config.settings(), crate::clock::unix_ms());
         let changes = self.keyspace.stats().changes;
         let Some(point) = self.persistence.due(&settings, changes, now_ms / 1000) else { return };
-        // While a program holds shards for long it begins later, and one that was begun in between serves as well.
+        // If a program locks shards for long, the save is tried again later. A save that was begun meanwhile
+        // serves as well.
         let mut locks = self.keyspace.impatient_long_locks(self.persistence.patience());
         if self.begin_save(&mut locks, now_ms, Cause::Background, None).is_ok() {
             let (changes, seconds) = (point.changes, point.seconds);

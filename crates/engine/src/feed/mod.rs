@@ -1,26 +1,26 @@
-//! The change feed: all changes, in order, for readers in this process, the *followers*: one for each [`Reader`].
+//! The change feed: all changes, in order, for readers in this process, the *followers*: one per [`Reader`].
 //!
-//! The feed is the sink of the keyspace's log, and passes every record on to the log on disk. Each follower has a queue
-//! of its own, which gets a copy of each change. Without followers nothing is copied. Checkpoints and locations of
-//! values on disk are not changes ([`RecordKind`]), and are left out. While `appendonly` is off, changes are recorded
-//! for followers alone.
+//! The feed is the log sink of the keyspace, and passes every record on to the log on disk. Each follower has its own
+//! queue, which gets a copy of each change. Without followers nothing is copied. Checkpoints and locations of values on
+//! disk are not changes ([`RecordKind`]), and are left out. While `appendonly` is off, changes are recorded for
+//! followers alone.
 //!
 //! **Order.** A record enters the feed before the shards of its operations are unlocked. So the records of one key are
-//! in the order of its changes. A change that is longer than a record is a batch of several, as in the log; records of
-//! other threads may be between its pieces.
+//! in the order of its changes. A change that is longer than a record is a batch of several, as in the log. Records of
+//! other threads may be between them.
 //!
 //! **Beginning.** A follower misses changes in shards that were locked when it began. Everything after a
 //! [mark](Feed::mark) is complete: all shards are locked while it is set, so it never divides a batch.
 //!
-//! **Pauses.** While a server applies the stream of another one, its follower has no use for the changes
-//! ([`Feed::pause`]). They are recorded meanwhile, so that the follower misses nothing when it goes on.
+//! **Pauses.** While a server applies the stream of another one, its follower does not need the changes
+//! ([`Feed::pause`]). They are still recorded, so that the follower misses nothing when it resumes.
 //!
 //! **Write errors.** A change that the log has refused is not acknowledged to its client, but it is in memory and will
-//! be in the next log. The feed holds it back, with all later changes, until the log is healed or switched off. So a
+//! be in the next log. The feed defers it, with all later changes, until the log is healed or switched off. So a
 //! replica never has a change that was refused to a client because of the disk, unless the change survives here as
-//! well. Changes that only wait for a sync are not held back.
+//! well. Changes that only wait for a sync are not deferred.
 //!
-//! **Positions.** All followers count alike: every item goes to all of them, marks and commands of others included. So
+//! **Positions.** All followers count alike: every item goes to all of them, including marks and commands of others. So
 //! one position tells a session how far each of them must be.
 //!
 //! **Limit.** A follower states how many bytes may wait for it. Beyond that its queue is [`Overrun`]: it drops
@@ -42,16 +42,16 @@ use queue::{Kind, Queue, Spare};
 
 pub use queue::{Fed, FedBatch};
 
-/// More than this many bytes do not wait for a follower that has no limit of its own: some of the longest values, or
-/// seconds of writes that saturate all processors.
+/// Default limit of the bytes that wait for a follower: enough for some of the longest values, or for seconds of writes
+/// that saturate all processors.
 pub const WAITING_BYTES_MAX: usize = 1 << 30;
 
-/// What followers are for.
+/// Purpose of a follower.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Reader {
-    /// The stream for replicas.
+    /// Replication stream.
     Replicas,
-    /// The log in a bucket.
+    /// Log in a bucket.
     Bucket,
 }
 
@@ -59,27 +59,27 @@ impl Reader {
     const COUNT: usize = 2;
 }
 
-/// Where changes go: to the log, and to followers if there are any.
+/// Sink of all changes: passes them to the log, and to followers if there are any.
 pub struct Feed {
     durable_log: Arc<DurableLog>,
-    /// Whether there is a follower. A hint: the queues know.
+    /// True if there is a follower. Only a hint: the queues are authoritative.
     is_followed: AtomicBool,
-    /// Items that were ever appended. Written with the queues locked.
+    /// Number of items ever appended. Written with the queues locked.
     position: AtomicU64,
-    /// One for each reader. They share a lock, so that all have the same order.
+    /// A queue per reader. They share a lock, so that all have the same order.
     queues: Mutex<[Queue; Reader::COUNT]>,
     appended: [Condvar; Reader::COUNT],
-    /// How many followers there are. Locked while the keyspace is told.
+    /// Number of followers. Locked while the keyspace is notified.
     followers: Mutex<usize>,
 }
 
-/// More bytes waited for a follower than may.
+/// More bytes waited for a follower than its limit allows.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 #[error("changes came faster than they were taken, and more bytes were waiting than may")]
 pub struct Overrun;
 
 impl Feed {
-    /// A feed in front of this log.
+    /// Creates a feed in front of this log.
     pub fn new(durable_log: Arc<DurableLog>) -> Self {
         Self {
             durable_log,
@@ -91,8 +91,8 @@ impl Feed {
         }
     }
 
-    /// Begins to collect the changes of `keyspace`, whose sink this is, for `reader`, of which at most `bytes_max`
-    /// bytes wait; `None` if that has a follower already.
+    /// Begins to collect the changes of `keyspace`, whose log sink this is, for `reader`, with at most `bytes_max`
+    /// pending bytes. Returns `None` if it has a follower already.
     pub fn follow(
         self: &Arc<Self>,
         keyspace: &Arc<Keyspace>,
@@ -107,27 +107,27 @@ impl Feed {
         if reader == Reader::Bucket {
             keyspace.mark_restatements();
         }
-        // Before the keyspace records anything for it, which releases this.
+        // Set before the keyspace records anything for it; that call also publishes this store.
         self.is_followed.store(true, Ordering::Relaxed);
         keyspace.begin_following();
         let (feed, keyspace) = (Arc::clone(self), Arc::clone(keyspace));
         Some(Follower { feed, keyspace, reader, spare: Spare::default() })
     }
 
-    /// Whether there is a follower that does not pause.
+    /// Returns true if there is a follower that is not paused.
     #[inline]
     pub fn is_followed(&self) -> bool {
         self.is_followed.load(Ordering::Relaxed)
     }
 
-    /// Collects nothing for `reader` until [`resume`](Self::resume). To be called with all shards locked, so that no
-    /// change is between what its follower gets and what it does not. Changes are recorded all the same, and dropped if
-    /// there is no other follower.
+    /// Collects nothing for `reader` until [`resume`](Self::resume). Must be called with all shards locked, so that no
+    /// change is split between the received and the skipped part. Changes are still recorded, and dropped if there is
+    /// no other follower.
     pub fn pause(&self, reader: Reader) {
         self.set_paused(reader, true);
     }
 
-    /// Goes on after a pause. Nothing is missed of what begins to change afterwards.
+    /// Resumes after a pause. The follower misses no change that begins afterwards.
     pub fn resume(&self, reader: Reader) {
         self.set_paused(reader, false);
     }
@@ -138,14 +138,14 @@ impl Feed {
         self.is_followed.store(queues.iter().any(Queue::counts), Ordering::Release);
     }
 
-    /// Whether this reader has a follower.
+    /// Returns true if this reader has a follower.
     pub fn is_followed_by(&self, reader: Reader) -> bool {
         self.is_followed() && self.queues.lock()[reader as usize].is_open()
     }
 
-    /// Puts a mark of `reader` behind all changes so far and before all others. To be called with all shards locked, by
-    /// a thread that has changed nothing since. One of the bucket is in the log as well, as a [cut](log::cut), so its
-    /// id is not 0.
+    /// Adds a mark of `reader` after all changes so far and before all later ones. Must be called with all shards
+    /// locked, by a thread that has changed nothing since. A mark of the bucket is in the log too, as a
+    /// [cut](log::cut), so its id is not 0.
     pub fn mark(&self, reader: Reader, id: u64) {
         let kind = match reader {
             Reader::Replicas => Kind::ReplicasMark,
@@ -155,38 +155,37 @@ impl Feed {
         self.push(kind, &id.to_le_bytes(), is_in_log);
     }
 
-    /// Puts a command into its place in the stream that changes no data, as RESP.
+    /// Adds a command that changes no data to the stream, as RESP.
     pub fn pass(&self, command: &[u8]) {
         if self.is_followed() {
             self.push(Kind::Command, command, true);
         }
     }
 
-    /// Has the follower look up from its waiting or resting, even if there is nothing new for it.
+    /// Wakes the follower from waiting or resting, even if there is nothing new for it.
     pub fn call(&self, reader: Reader) {
         self.queues.lock()[reader as usize].call();
         self.appended[reader as usize].notify_one();
     }
 
-    /// How many items were appended. All that this thread has changed and unlocked is up to here, and so is all that it
+    /// Returns the number of items appended. It covers all that this thread has changed and unlocked, and all that it
     /// has seen.
     #[inline]
     pub fn position(&self) -> u64 {
         self.position.load(Ordering::Acquire)
     }
 
-    /// Bytes that wait for followers.
+    /// Returns the number of bytes that wait for followers.
     pub fn waiting_bytes(&self) -> usize {
         self.queues.lock().iter().map(Queue::bytes).sum()
     }
 
-    /// Bytes that wait for this follower.
+    /// Returns the number of bytes that wait for this follower.
     pub fn waiting_bytes_of(&self, reader: Reader) -> usize {
         self.queues.lock()[reader as usize].bytes()
     }
 
-    /// Has more bytes wait for this reader's follower, if that is more than before. What waits already is never too
-    /// much.
+    /// Raises the limit of this reader's follower; never lowers it. Bytes that wait already never exceed the limit.
     pub fn raise_limit(&self, reader: Reader, bytes_max: usize) {
         self.queues.lock()[reader as usize].raise_limit(bytes_max);
     }
@@ -238,22 +237,22 @@ pub struct Follower {
     feed: Arc<Feed>,
     keyspace: Arc<Keyspace>,
     reader: Reader,
-    /// Blocks for the queue.
+    /// Spare blocks for the queue.
     spare: Spare,
 }
 
 impl Follower {
-    /// Has the memory of a batch used again.
+    /// Reuses the memory of a batch.
     pub fn recycle(&mut self, batch: FedBatch) {
         self.spare.put(batch);
     }
 
-    /// Takes what has been appended since the last time, after waiting for the first item for `at_most`. The batch
-    /// is empty if there was none, also if it was [called](Feed::call) meanwhile. Calls up to now are over with this.
+    /// Returns the items appended since the last call, after waiting up to `at_most` for the first one. The batch is
+    /// empty if there was none, also if the follower was [called](Feed::call). This consumes all calls up to now.
     ///
     /// # Errors
     ///
-    /// [`Overrun`], from then on always.
+    /// [`Overrun`], and from then on always.
     pub fn wait(&mut self, at_most: Duration) -> Result<FedBatch, Overrun> {
         let until = Instant::now() + at_most;
         let (feed, reader) = (&self.feed, self.reader as usize);
@@ -262,7 +261,7 @@ impl Follower {
         queues[reader].refill(&mut self.spare);
         loop {
             let batch = queues[reader].take(feed.position(), has_write_error())?;
-            // A call that comes with items is over as well: left behind, it would end a later rest for nothing.
+            // A call that comes with items is consumed too: otherwise it would end a later rest needlessly.
             let was_called = queues[reader].take_call();
             if !batch.is_empty() || was_called {
                 return Ok(batch);
@@ -274,9 +273,9 @@ impl Follower {
         }
     }
 
-    /// Rests for `at_most`, or until it is [called](Feed::call); the next [`wait`](Self::wait) returns at once then.
-    /// What is appended meanwhile wakes no thread and comes in one batch: without rests, a busy feed wakes its follower
-    /// for every few items.
+    /// Rests for `at_most`, or until a [call](Feed::call); then the next [`wait`](Self::wait) returns at once. Items
+    /// appended meanwhile wake no thread and come in one batch. Without rests, a busy feed wakes its follower for every
+    /// few items.
     pub fn rest(&mut self, at_most: Duration) {
         let until = Instant::now() + at_most;
         let reader = self.reader as usize;
@@ -289,8 +288,8 @@ impl Follower {
         }
     }
 
-    /// Drops all that waits, and goes on with what comes from now on, of which at most `bytes_max` bytes wait: after an
-    /// [`Overrun`].
+    /// Drops all pending items after an [`Overrun`], and continues with the changes from now on, with at most
+    /// `bytes_max` pending bytes.
     pub fn begin_anew(&mut self, bytes_max: usize) {
         let mut queues = self.feed.queues.lock();
         let queue = &mut queues[self.reader as usize];
@@ -298,7 +297,7 @@ impl Follower {
         queue.open(bytes_max);
     }
 
-    /// The feed.
+    /// Returns the feed.
     pub fn feed(&self) -> &Arc<Feed> {
         &self.feed
     }

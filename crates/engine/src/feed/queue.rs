@@ -1,5 +1,4 @@
-//! What waits for a follower of a feed: items one after the other in blocks of bytes, so appending one is a copy.
-//!
+//! Queue of the items that wait for a follower: consecutive in blocks of bytes, so that appending one is a copy.
 //! | bytes | content |
 //! |---|---|
 //! | 1 | the kind of the item |
@@ -10,14 +9,14 @@ use std::mem;
 
 use super::{Overrun, Reader};
 
-/// Blocks are this long, and longer for a longer item: large enough to be few, and small enough not to be zeroed or
-/// copied.
+/// Length of a block; a longer item gets a longer one. It is large enough to need few blocks, which are neither
+/// zeroed nor copied.
 const BLOCK_LEN: usize = 256 << 10;
 
-/// So many blocks are kept to be used again: a new one costs its writer page faults.
+/// Number of blocks that are always kept for reuse: a new one costs its writer page faults.
 const SPARE_MIN: usize = 4;
 
-/// More than these are never kept: a second of writes that saturate a processor.
+/// Maximum number of blocks kept: enough for a second of writes that saturate a processor.
 const SPARE_MAX: usize = 256;
 
 const HEAD_LEN: usize = 9;
@@ -47,23 +46,23 @@ pub enum Fed<'a> {
 pub struct FedBatch {
     blocks: Vec<Vec<u8>>,
     items: u64,
-    /// The position of the feed before the first item.
+    /// Position of the feed before the first item.
     before: u64,
 }
 
 impl FedBatch {
-    /// Whether there is nothing in it.
+    /// Returns true if there are no items.
     pub fn is_empty(&self) -> bool {
         self.items == 0
     }
 
-    /// Bytes of its items, with some for each.
+    /// Returns the bytes of its items, including their heads.
     pub fn bytes(&self) -> usize {
         self.blocks.iter().map(Vec::len).sum()
     }
 
-    /// The items, each with its position: it is the first one at which [`Feed::position`](super::Feed::position) says
-    /// that the item is there.
+    /// Returns the items, each with its position. It is the first value of [`Feed::position`](super::Feed::position)
+    /// that includes the item.
     pub fn iter(&self) -> impl Iterator<Item = (u64, Fed<'_>)> {
         let items = self.blocks.iter().flat_map(|block| Items { rest: block });
         (self.before + 1..).zip(items)
@@ -107,7 +106,7 @@ struct Blocks {
 pub(super) struct Spare(Vec<Vec<u8>>);
 
 impl Spare {
-    /// Takes over the blocks of a batch that was read. As many are kept as two such batches need, so that a follower
+    /// Takes over the blocks of a batch that was read. It keeps as many as two such batches need, so that a follower
     /// that rests for long finds enough, and one that gets little keeps little.
     pub(super) fn put(&mut self, batch: FedBatch) {
         let kept = (2 * batch.blocks.len()).clamp(SPARE_MIN, SPARE_MAX);
@@ -161,23 +160,23 @@ enum State {
 #[derive(Debug, Default)]
 pub(super) struct Queue {
     state: State,
-    /// More bytes than this do not wait.
+    /// Upper bound of the bytes that wait.
     bytes_max: usize,
-    /// What may be taken.
+    /// Items that may be taken.
     free: Blocks,
-    /// What follows a change that the log has not taken, with that change; `None` if there is no such change.
+    /// Deferred items: a change that the log has refused, and all later ones. `None` if there is no such change.
     held: Option<Blocks>,
     spare: Spare,
     /// The follower sleeps until there is an item.
     is_awaited: bool,
-    /// It is not to sleep, even if there is nothing for it.
+    /// The follower must not sleep, even if there is nothing for it.
     is_called: bool,
-    /// It gets nothing for the time being.
+    /// The follower gets nothing for now.
     is_paused: bool,
 }
 
 impl Queue {
-    /// Whether it was closed before.
+    /// Opens the queue. Returns true if it was closed before.
     pub(super) fn open(&mut self, bytes_max: usize) -> bool {
         let was_closed = self.state == State::Closed;
         if was_closed {
@@ -190,7 +189,7 @@ impl Queue {
         *self = Self::default();
     }
 
-    /// Whether it has a follower, which may be overrun.
+    /// Returns true if the queue has a follower, which may be overrun.
     pub(super) fn is_there(&self) -> bool {
         self.state != State::Closed
     }
@@ -199,12 +198,12 @@ impl Queue {
         self.state == State::Open
     }
 
-    /// Changes count for it, also if it is overrun: its follower is to have more than these.
+    /// Returns true if changes count for the follower. An overrun one counts too: its next copy will contain them.
     pub(super) fn counts(&self) -> bool {
         self.is_there() && !self.is_paused
     }
 
-    /// Whether it takes items.
+    /// Returns true if the queue takes items.
     pub(super) fn collects(&self) -> bool {
         self.is_open() && !self.is_paused
     }
@@ -221,7 +220,7 @@ impl Queue {
         self.free.bytes + self.held.as_ref().map_or(0, |held| held.bytes)
     }
 
-    /// Whether the follower is to be woken.
+    /// Appends an item. Returns true if the follower must be woken.
     pub(super) fn push(&mut self, kind: Kind, bytes: &[u8], is_in_log: bool) -> bool {
         if self.bytes() + bytes.len() > self.bytes_max {
             let is_awaited = self.is_awaited;
@@ -243,7 +242,7 @@ impl Queue {
         }
     }
 
-    /// Calls the follower, which is to be woken then.
+    /// Calls the follower, which must then be woken.
     pub(super) fn call(&mut self) {
         self.is_called = self.is_open();
         self.is_awaited = false;
@@ -253,7 +252,7 @@ impl Queue {
         self.is_called
     }
 
-    /// Whether the follower was called since it was asked.
+    /// Returns true if the follower was called since the last check.
     pub(super) fn take_call(&mut self) -> bool {
         mem::take(&mut self.is_called)
     }
@@ -262,14 +261,14 @@ impl Queue {
         self.is_awaited = true;
     }
 
-    /// Exchanges the spare blocks if these are more.
+    /// Exchanges the spare blocks if `spare` has more.
     pub(super) fn refill(&mut self, spare: &mut Spare) {
         if self.spare.0.len() < spare.0.len() {
             mem::swap(&mut self.spare, spare);
         }
     }
 
-    /// What may be taken, where `position` items were ever pushed.
+    /// Returns the items that may be taken. `position` is the number of items ever pushed.
     pub(super) fn take(
         &mut self,
         position: u64,

@@ -43,7 +43,7 @@ impl Store {
     }
 }
 
-/// What can be taken at once.
+/// Returns the items that can be taken at once.
 fn taken(follower: &mut Follower) -> Vec<(u64, String)> {
     let batch = follower.wait(Duration::ZERO).unwrap();
     let text = |fed: Fed<'_>| match fed {
@@ -98,7 +98,7 @@ fn a_pause_drops_what_happens_meanwhile_and_nothing_else() {
     store.feed.pause(Reader::Replicas);
     store.set("a", "paused");
     store.feed.pass(b"PING");
-    // It locks its shard in the pause, and changes it behind that.
+    // This change locks its shard during the pause and happens after it.
     let key = store.keyspace.key(b"a");
     let mut locks = store.keyspace.locks();
     let mut db = locks.db(DbIndex::ZERO, key.hash(), 0);
@@ -120,7 +120,7 @@ fn a_checkpoint_is_in_the_log_and_not_in_the_feed() {
     store.set("a", "value");
     let appended = store.durable_log.appended();
     let mut checkpoint = Checkpoint::begin(&store.keyspace);
-    while checkpoint.step().1 == Pass::Underway {}
+    while checkpoint.step().1 != Pass::Complete {}
     assert!(store.durable_log.appended() > appended);
     assert_eq!(texts(&taken(&mut follower)), ["record a\u{5}value"]);
 }
@@ -150,7 +150,7 @@ fn what_the_log_has_not_taken_is_held_back_until_it_is_healed() {
     let mut before = taken(&mut follower);
     assert_eq!(texts(&before), ["record a\u{3}one"]);
     assert_eq!(taken(&mut follower), []);
-    // Switched off, which lets clients write again.
+    // Switching the log off lets clients write again.
     store.keyspace.end_logging();
     let _ = store.durable_log.close();
     store.set("c", "later");
@@ -226,7 +226,7 @@ fn a_call_that_comes_with_changes_ends_no_later_rest() {
     let mut follower = store.follow();
     let is_called = || store.feed.queues.lock()[Reader::Replicas as usize].is_called();
     for round in 0..3 {
-        // As on a server that never has nothing to take.
+        // A busy server always has items to take.
         store.set("a", &round.to_string());
         store.feed.call(Reader::Replicas);
         assert!(is_called());
@@ -252,7 +252,7 @@ fn followers_get_the_same_at_the_same_positions_each_at_its_own_speed() {
     let of_replicas = taken(&mut replicas);
     assert_eq!(texts(&of_replicas), ["record a\u{2}v2", "mark 9 of Bucket", "record a\u{2}v3"]);
     assert_eq!(of_replicas.iter().map(|(at, _)| *at).collect::<Vec<_>>(), [2, 3, 4]);
-    // Its own end does not end the other one's, which has taken nothing so far.
+    // The end of one follower does not affect the other, which has taken nothing so far.
     drop(replicas);
     store.set("a", "v4");
     let of_bucket = taken(&mut bucket);
@@ -279,7 +279,7 @@ fn an_overrun_of_one_follower_is_not_one_of_another() {
     assert_eq!(taken(&mut slow), taken(&mut other));
 }
 
-/// A client that sees such a change waits for the other thing that the follower does.
+/// A client that sees such a change waits for the follower's next copy.
 #[test]
 fn changes_count_while_a_follower_is_overrun_and_another_one_pauses() {
     let store = Store::new();

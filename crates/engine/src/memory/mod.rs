@@ -1,4 +1,4 @@
-//! Where the memory is, and how it goes back to the system.
+//! Measures memory use and returns unused memory to the system.
 
 mod purge;
 
@@ -7,86 +7,87 @@ use std::sync::OnceLock;
 
 pub use purge::{Purge, collect, on_purge};
 
-/// The allocator of the program.
+/// Name of the program's allocator.
 pub const ALLOCATOR: &str = "mimalloc";
 
 /// Memory use at one moment, in bytes.
 pub struct MemoryReport {
-    /// Entries: keys, values, and what the allocator rounds up.
+    /// Entries: keys, values, and the rounding of the allocator.
     pub entries: usize,
-    /// What finds them: index and deadlines.
+    /// Index and deadlines.
     pub index: usize,
-    /// Removed, and not freed yet.
+    /// Removed entries that are not freed yet.
     pub garbage: usize,
-    /// What long commands have copied to compute from.
+    /// Copies that long commands compute from.
     pub copies: usize,
-    /// What is known of the keys that clients may have cached.
+    /// Tracking of keys that clients may have cached.
     pub tracking: usize,
     /// Libraries of functions and named scripts.
     pub code: usize,
     /// Connections and their buffers.
     pub clients: usize,
-    /// Channels, patterns and prefixes that clients subscribe to, and messages on their way.
+    /// Subscriptions to channels, patterns and prefixes, and pending messages.
     pub messages: usize,
-    /// Resident before there was any data.
+    /// Resident memory before there was any data.
     pub startup: usize,
-    /// Resident now, by the system's count.
+    /// Resident memory now, as counted by the system.
     pub resident: usize,
-    /// The largest use reported so far.
+    /// Peak of the use reported so far.
     pub peak: usize,
     /// Memory of the machine.
     pub total_system: usize,
-    /// `maxmemory`; zero is no limit.
+    /// Value of `maxmemory`; zero for no limit.
     pub limit: usize,
 }
 
 impl MemoryReport {
-    /// What the server accounts for.
+    /// Returns the memory that the server accounts for.
     pub fn used(&self) -> usize {
         self.overhead() + self.entries
     }
 
-    /// What does not count against the limit, because no eviction could make it less.
+    /// Returns the part that does not count against the limit, because no eviction could reduce it.
     pub fn not_evictable(&self) -> usize {
         self.startup + self.clients + self.messages + self.garbage + self.copies
     }
 
-    /// What is not data.
+    /// Returns the part that is not data.
     pub fn overhead(&self) -> usize {
         let clients = self.clients + self.messages;
         self.startup + self.index + self.tracking + clients + self.copies + self.code
     }
 
-    /// What is data.
+    /// Returns the part that is data.
     pub fn dataset(&self) -> usize {
         self.entries
     }
 
-    /// Resident memory relative to what is accounted for.
+    /// Returns the ratio of resident memory to accounted memory.
     pub fn fragmentation(&self) -> f64 {
         self.resident as f64 / self.used().max(1) as f64
     }
 
-    /// Resident memory beyond what is accounted for; negative when parts are swapped out.
+    /// Returns the resident memory beyond the accounted memory; negative when parts are swapped
+    /// out.
     pub fn fragmentation_bytes(&self) -> i64 {
         self.resident as i64 - self.used() as i64
     }
 }
 
-/// Bytes of this process that are in memory.
+/// Returns the resident bytes of this process.
 pub fn resident_bytes() -> usize {
     let page = 4096;
     let statm = fs::read_to_string("/proc/self/statm").unwrap_or_default();
     statm.split(' ').nth(1).and_then(|pages| pages.parse::<usize>().ok()).unwrap_or(0) * page
 }
 
-/// The same before there was any data, of which what counts as data is apart.
+/// Returns the resident bytes before there was any data.
 pub fn resident_at_start() -> usize {
     static BYTES: OnceLock<usize> = OnceLock::new();
     *BYTES.get_or_init(resident_bytes)
 }
 
-/// Memory of the machine, 0 if that is unknown.
+/// Returns the memory of the machine, 0 if unknown.
 pub fn total_system_bytes() -> usize {
     static BYTES: OnceLock<usize> = OnceLock::new();
     *BYTES.get_or_init(read_total_system_bytes)
@@ -99,7 +100,7 @@ fn read_total_system_bytes() -> usize {
     kib.unwrap_or(0) * 1024
 }
 
-/// `n` bytes for people: `1.50M`.
+/// Formats `n` bytes for people: `1.50M`.
 pub fn human(n: usize) -> String {
     const UNITS: [&str; 5] = ["B", "K", "M", "G", "T"];
     let (mut value, mut unit) = (n as f64, 0);

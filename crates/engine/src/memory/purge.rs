@@ -1,13 +1,13 @@
-//! Returns memory to the system that the allocator holds and does not need.
+//! Returns unused memory of the allocator to the system.
 //!
-//! A block belongs to the thread that allocated it. When another thread frees it, the owner finds out the
-//! next time it allocates much, and a quiet owner never does. So once a second the server compares its
-//! resident memory with what it accounts for, and where they are far apart, every thread that owns memory
-//! collects what was freed to it.
+//! A block belongs to the thread that allocated it. When another thread frees it, the owner finds out the next
+//! time it allocates much, and a quiet owner never does. So once a second the server compares its resident
+//! memory with the accounted memory. If they differ much, every thread that owns memory collects its freed
+//! blocks.
 //!
-//! That costs a thread some microseconds for each megabyte it owns, and helps nothing where memory is
-//! fragmented. So after an attempt that did not help it pauses, twice as long each time. A pause ends early
-//! when the excess has doubled since: something was freed that was in use before.
+//! This costs a thread some microseconds per megabyte that it owns, and does not help against fragmentation. So
+//! after an attempt that did not help it pauses, twice as long each time. A pause ends early when the excess has
+//! doubled since: then blocks were freed that had been in use.
 
 use std::sync::OnceLock;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
@@ -18,62 +18,64 @@ use rustix::time::{ClockId, clock_gettime};
 
 use super::MemoryReport;
 
-/// Less than this is left with the allocator, which will need it.
+/// Excess that is left with the allocator in any case, which will need it.
 const SLACK_BYTES: usize = 8 << 20;
 
-/// So is this part of what is in use: what allocators lose to rounding and partly used pages.
+/// Divisor of the memory in use: an excess below this part is left too, as usual loss by rounding and partly
+/// used pages.
 const SLACK_PART: usize = 8;
 
-/// The longest pause, in looks; there is one a second.
+/// Longest pause, in checks; there is one check a second.
 const PAUSE_MAX: u32 = 64;
 
-/// An attempt helped if it gave back at least this part of the excess.
+/// Divisor of the excess: an attempt helped if it returned at least this part.
 const HELPED_PART: usize = 4;
 
-/// So many times the excess at the last attempt is a new excess.
+/// Multiple of the excess at the last attempt from which an excess counts as new.
 const NEW_FACTOR: usize = 2;
 
-/// Collecting takes at most this part of a processor's time.
+/// Divisor of a processor's time: collecting takes at most this part.
 const COST_PART: u32 = 50;
 
 static COLLECT: OnceLock<fn()> = OnceLock::new();
 
-/// Says how unused memory of the calling thread is given back; the program that chose the allocator knows.
+/// Sets the function that returns unused memory of the calling thread; the program that chose the allocator
+/// knows it.
 pub fn on_purge(collect: fn()) {
-    // Said once, at the start.
+    // Set once, at the start.
     let _ = COLLECT.set(collect);
 }
 
-/// Gives back what this thread does not need.
+/// Returns the unused memory of this thread to the system.
 pub fn collect() {
     if let Some(collect) = COLLECT.get() {
         collect();
     }
 }
 
-/// When to collect, and what it cost.
+/// Schedule of the collections, and their cost.
 #[derive(Default)]
 pub struct Purge {
     pace: Mutex<Pace>,
-    /// The processor's time that it took the slowest thread the last time, in microseconds. Not that of a clock:
-    /// a thread that waited for a processor has cost nothing.
+    /// Processor time of the slowest thread at the last collection, in microseconds. Wall-clock time would
+    /// include waiting for a processor, which costs nothing.
     took_us: AtomicU64,
 }
 
 impl Purge {
-    /// Whether it is time to collect; to be asked once a second.
+    /// Returns true if it is time to collect; called once a second.
     pub fn is_due(&self, report: &MemoryReport) -> bool {
         let excess = report.resident.saturating_sub(report.used());
         let rest = self.rest().as_secs() as u32;
         self.pace.lock().is_due(excess, report.used(), rest)
     }
 
-    /// All threads are about to collect.
+    /// Notes that all threads are about to collect.
     pub fn begin(&self) {
         self.took_us.store(0, Relaxed);
     }
 
-    /// Gives back what this thread does not need.
+    /// Returns the unused memory of this thread, and records the cost.
     pub fn collect(&self) {
         let begun = thread_time();
         collect();
@@ -81,35 +83,35 @@ impl Purge {
         self.took_us.fetch_max(took.as_micros() as u64, Relaxed);
     }
 
-    /// How long all threads should leave the allocator alone after having collected.
+    /// Returns how long all threads should not collect again.
     fn rest(&self) -> Duration {
         Duration::from_micros(self.took_us.load(Relaxed)) * COST_PART
     }
 }
 
-/// The time that the calling thread has had a processor.
+/// Returns the processor time of the calling thread.
 fn thread_time() -> Duration {
     let time = clock_gettime(ClockId::ThreadCPUTime);
     Duration::new(time.tv_sec as u64, time.tv_nsec as u32)
 }
 
-/// Decides at each look whether to collect.
+/// Decides at each check if it is time to collect.
 #[derive(Default)]
 struct Pace {
-    /// Looks that are still to be let pass.
+    /// Number of checks to skip.
     pause: u32,
-    /// Those of them that pass in any case.
+    /// Number of those that are skipped in any case.
     rest: u32,
-    /// Looks to let pass after the next attempt that does not help.
+    /// Number of checks to skip after the next attempt that does not help.
     next_pause: u32,
-    /// The excess when the last attempt was made, until the look that tells whether it helped.
+    /// Excess at the last attempt, until the check that tells if it helped.
     tried_at: Option<usize>,
-    /// What that attempt has left.
+    /// Excess that the attempt has left.
     left: usize,
 }
 
 impl Pace {
-    /// `excess` is resident memory beyond the `used`; `rest` the least pause, in looks.
+    /// Decides for one check. `excess` is resident memory beyond `used`; `rest` is the minimum pause, in checks.
     fn is_due(&mut self, excess: usize, used: usize, rest: u32) -> bool {
         if excess <= SLACK_BYTES.max(used / SLACK_PART) {
             *self = Self::default();
@@ -165,7 +167,7 @@ mod tests {
         let pauses: Vec<u32> = looks.windows(2).map(|pair| pair[1] - pair[0]).collect();
         assert_eq!(pauses[..7], [2, 3, 5, 9, 17, 33, 65]);
         assert!(pauses[7..].iter().all(|pause| *pause == PAUSE_MAX + 1));
-        // Memory that has come down since is a new beginning.
+        // A lower excess resets the pauses.
         assert!(!pace.is_due(MB, MB, 0));
         assert!(pace.is_due(1000 * MB, MB, 0));
     }
@@ -173,7 +175,7 @@ mod tests {
     #[test]
     fn a_pause_ends_when_much_was_freed() {
         let mut pace = Pace::default();
-        // What is loaded leaves an excess that no attempt makes less.
+        // The load leaves an excess that no attempt reduces.
         (0..20).for_each(|_| _ = pace.is_due(20 * MB, MB, 0));
         assert!(!pace.is_due(39 * MB, MB, 0));
         assert!(pace.is_due(40 * MB, MB, 0));

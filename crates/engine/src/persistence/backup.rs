@@ -1,9 +1,10 @@
-//! Where a backup goes.
+//! Checks where a backup may be written.
 //!
-//! BACKUP lets a client choose the name of a file that the server writes, so it needs some care. Every client
-//! that may call BACKUP may write in the data directory and below it; elsewhere only a client that may also
-//! change where the server writes (`enable-protected-configs`). The name ends in `.rdb`, and is none of the
-//! server's own files (`own_files.rs`). Nothing is overwritten without REPLACE, and with it only snapshots.
+//! BACKUP lets a client choose the name of a file that the server writes, so the name is restricted. Every
+//! client that may call BACKUP may write in the data directory and below it. Elsewhere, only a client that
+//! may also change where the server writes (`enable-protected-configs`). The name ends in `.rdb` and is not
+//! one of the server's own files (`own_files.rs`). Nothing is overwritten without REPLACE, and with it only
+//! snapshots.
 
 use std::fs;
 use std::io;
@@ -14,15 +15,15 @@ use super::file::Install;
 use super::own_files::{OwnFiles, is_replaceable};
 use tierce_config::{DirectiveId, Peer, Settings};
 
-/// A file that a snapshot is to be written to.
+/// File for a snapshot.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Backup {
-    /// Its name; the directory is there and has no symbolic link in its path.
+    /// Its path; the directory exists, and the path has no symbolic link.
     pub(super) path: PathBuf,
     pub(super) install: Install,
 }
 
-/// Why there can be no backup.
+/// Reason why a backup is refused.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum BackupError {
@@ -34,40 +35,40 @@ pub enum BackupError {
     Directory {
         /// The directory.
         dir: PathBuf,
-        /// What the system says.
+        /// The error of the system.
         source: io::Error,
     },
-    /// The path leads out of the data directory.
+    /// The path is outside of the data directory.
     #[error(
         "a backup outside of the data directory is not allowed. If the enable-protected-configs \
          option is set to \"local\", you can ask for one from a local connection, otherwise you need \
          to set this option in the configuration file, and then restart the server."
     )]
     Outside,
-    /// The name could be that of anything.
+    /// The name does not end in `.rdb`, so it could be that of any file.
     #[error("the name of a backup has to end in .rdb")]
     NotRdb,
-    /// The path is one of the server's own files, or leads among them.
+    /// The path is one of the server's own files, or is inside one of their directories.
     #[error("a backup cannot have the place of the server's own files")]
     Own,
-    /// There is a file that is no snapshot.
+    /// The path is an existing file that is not a snapshot.
     #[error("{} is no snapshot, and REPLACE replaces nothing else", path.display())]
     NotASnapshot {
         /// The file.
         path: PathBuf,
     },
-    /// There is something of that name.
+    /// The path exists already.
     #[error("{} exists already{}", path.display(), if *is_file { "; REPLACE overwrites it" } else { "" })]
     Exists {
-        /// What is there.
+        /// The path.
         path: PathBuf,
-        /// Whether it is a file.
+        /// True if it is a file.
         is_file: bool,
     },
 }
 
 impl Backup {
-    /// Looks whether a client may have a backup there. A relative path begins in the data directory.
+    /// Checks that a client may write a backup there. A relative path is relative to the data directory.
     ///
     /// # Errors
     /// When it may not, or the file could not be written.

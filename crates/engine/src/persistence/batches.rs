@@ -1,10 +1,10 @@
-//! What a load reads, on its way from the thread that reads the file to the one that stores it, in batches.
+//! Passes loaded data in batches from the thread that reads the file to the one that stores it.
 //!
-//! To read and decompress a value takes about as long as to store it, and only storing needs the shards. So a load
-//! takes half as long with two threads. A few batches go round between both.
+//! Reading and decompressing a value takes about as long as storing it, and only storing needs the shards. So two
+//! threads halve the time of a load. A few batches circulate between them.
 //!
-//! **Bounds.** A batch ends at [`BATCH_BYTES`] or with the value that makes it longer. Behind one with a large value
-//! nothing is read until everything is stored, so two large values are never here at the same time.
+//! **Bounds.** A batch ends at [`BATCH_BYTES`] or with the value that exceeds it. After a batch with a large value,
+//! nothing is read until everything is stored. So two large values are never in memory here at the same time.
 
 use std::panic::resume_unwind;
 use std::path::Path;
@@ -22,52 +22,52 @@ use crate::clock::BEFORE_ALL_MS;
 use crate::loading::{GivenUp, Loading};
 use crate::log::Log;
 
-/// So many batches go round.
+/// Number of batches that circulate.
 const BATCHES: usize = 4;
 
-/// A batch is passed on when so much of the file is in it, or so much of its strings.
+/// Size at which a batch is passed on: bytes of the file or of its strings, whichever is more.
 const BATCH_BYTES: usize = 64 << 10;
 
-/// A value is large if its batch is longer than this.
+/// Length of a batch from which its value counts as large.
 const LARGE_BYTES: usize = 1 << 20;
 
-/// So many keys are looked for at once.
+/// Number of keys that are prefetched together.
 const PREFETCHED: usize = 32;
 
-/// A load that takes longer says how far it is, each time that so much has passed.
+/// Interval of the progress lines of a long load.
 const REPORT_EVERY: Duration = Duration::from_secs(2);
 
-/// The clock is read once for this many keys.
+/// Number of keys for each reading of the clock.
 const KEYS_PER_LOOK: u64 = 4096;
 
 #[derive(Default)]
 struct Batch {
-    /// The keys and strings of all items, one behind the other.
+    /// Keys and strings of all items, one after the other.
     bytes: Vec<u8>,
     items: Vec<Item>,
-    /// How much of the file is read behind it.
+    /// Offset in the file after the batch.
     offset: u64,
 }
 
 struct Item {
     content: Content,
-    /// Where its key, or the name of its code, ends in the bytes of the batch.
+    /// Offset in `bytes` after its key, or the name of its code.
     key_end: usize,
-    /// Where its string or source ends.
+    /// Offset in `bytes` after its string or source.
     end: usize,
-    /// How much of the file is read behind it.
+    /// Offset in the file after the item.
     offset: u64,
 }
 
 enum Content {
-    String(Place),
-    Collection(Box<Collection>, Place),
+    String(KeyFacts),
+    Collection(Box<Collection>, KeyFacts),
     Code(CodeKind),
 }
 
-/// What is known of a key besides its value.
+/// Metadata of a key.
 #[derive(Clone, Copy)]
-pub(super) struct Place {
+pub(super) struct KeyFacts {
     pub(super) db: DbIndex,
     pub(super) hash: KeyHash,
     pub(super) deadline_ms: Option<i64>,
@@ -75,18 +75,18 @@ pub(super) struct Place {
 }
 
 impl Content {
-    fn place(&self) -> Option<&Place> {
+    fn facts(&self) -> Option<&KeyFacts> {
         match self {
-            Self::String(place) | Self::Collection(_, place) => Some(place),
+            Self::String(facts) | Self::Collection(_, facts) => Some(facts),
             Self::Code(_) => None,
         }
     }
 }
 
-/// Reads with `read` in another thread, and stores what comes. What came before an error is stored.
+/// Runs `read` in another thread, and stores the data that it passes on, also the data before an error.
 ///
 /// # Errors
-/// Those of `read` and of the storer, or when the system has no thread to give.
+/// Those of `read` and of the storer, or when the system cannot start a thread.
 pub(super) fn pass<T: Send>(
     read: impl FnOnce(Outgoing) -> Result<T, LoadError> + Send,
     storer: Storer<'_, '_>,
@@ -105,25 +105,25 @@ pub(super) fn pass<T: Send>(
     })
 }
 
-/// The end of the reading thread. The other one ends when this is dropped.
+/// The reading thread's end of the channel. The storing thread ends when this is dropped.
 pub(super) struct Outgoing {
     batch: Batch,
-    /// How much of the file was read before the batch.
+    /// Offset in the file before the batch.
     begin: u64,
     spare: Vec<Batch>,
-    /// So many batches have not come back.
+    /// Number of batches that have not come back.
     out: usize,
     full: Sender<Batch>,
     stored: Receiver<Batch>,
 }
 
 impl Outgoing {
-    pub(super) fn string(&mut self, key: &[u8], value: &[u8], place: Place) {
-        self.push(key, value, Content::String(place));
+    pub(super) fn string(&mut self, key: &[u8], value: &[u8], facts: KeyFacts) {
+        self.push(key, value, Content::String(facts));
     }
 
-    pub(super) fn collection(&mut self, key: &[u8], value: Collection, place: Place) {
-        self.push(key, b"", Content::Collection(Box::new(value), place));
+    pub(super) fn collection(&mut self, key: &[u8], value: Collection, facts: KeyFacts) {
+        self.push(key, b"", Content::Collection(Box::new(value), facts));
     }
 
     pub(super) fn code(&mut self, kind: CodeKind, name: &[u8], source: &[u8]) {
@@ -138,10 +138,10 @@ impl Outgoing {
         items.push(Item { content, key_end, end: bytes.len(), offset: *offset });
     }
 
-    /// The file is read up to `offset`, and what was read is here, unless it is left out.
+    /// Notes that the file is read up to `offset`, and that its data is in the batch, unless it is left out.
     ///
     /// # Errors
-    /// When there is to be no other.
+    /// When the storing thread has ended.
     pub(super) fn note_read(&mut self, offset: u64) -> Result<(), LoadError> {
         self.batch.offset = offset;
         if let Some(item) = self.batch.items.last_mut() {
@@ -154,14 +154,14 @@ impl Outgoing {
         self.batch.bytes.len().max((self.batch.offset - self.begin) as usize)
     }
 
-    /// Passes on what has not been.
+    /// Passes on the current batch.
     ///
     /// # Errors
-    /// When the other thread takes no more.
+    /// When the storing thread has ended.
     pub(super) fn pass_on(&mut self) -> Result<(), LoadError> {
         let out_max = if self.len() >= LARGE_BYTES { 0 } else { BATCHES - 1 };
         let offset = self.batch.offset;
-        // Also when the other thread takes no more, the next one begins where this one ends.
+        // The next batch begins where this one ends, even if the storing thread has ended.
         self.begin = offset;
         let next = Batch { offset, ..Batch::default() };
         self.full.send(std::mem::replace(&mut self.batch, next)).map_err(|_| GivenUp)?;
@@ -177,7 +177,7 @@ impl Outgoing {
     }
 }
 
-/// Stores what is read.
+/// Stores the data that the other thread reads.
 pub(super) struct Storer<'a, 'k> {
     pub(super) path: &'a Path,
     pub(super) locks: &'a mut ShardLocks<'k>,
@@ -185,8 +185,7 @@ pub(super) struct Storer<'a, 'k> {
 }
 
 impl Storer<'_, '_> {
-    /// Both ends are dropped behind it, also after an error or a panic: the reader, which may wait for a batch that
-    /// never comes back, ends then.
+    /// Drops both channel ends at the end, also after an error or a panic. A reader that waits for a batch ends then.
     fn store_all(mut self, full: Receiver<Batch>, back: Sender<Batch>) -> Result<(), LoadError> {
         for mut batch in full {
             self.store(&mut batch)?;
@@ -195,7 +194,7 @@ impl Storer<'_, '_> {
             if batch.bytes.capacity() > LARGE_BYTES {
                 batch = Batch::default();
             }
-            // At the end the reader takes none back.
+            // At the end the reader takes no batches back.
             let _ = back.send(batch);
         }
         Ok(())
@@ -207,8 +206,8 @@ impl Storer<'_, '_> {
         let mut start = 0;
         for first in (0..items.len()).step_by(PREFETCHED) {
             let chunk = &items[first..items.len().min(first + PREFETCHED)];
-            let places = chunk.iter().filter_map(|item| item.content.place());
-            self.locks.prefetch(places.map(|place| (place.db, place.hash)));
+            let places = chunk.iter().filter_map(|item| item.content.facts());
+            self.locks.prefetch(places.map(|facts| (facts.db, facts.hash)));
             for item in items.iter_mut().skip(first).take(PREFETCHED) {
                 let (name, value) = (&bytes[start..item.key_end], &bytes[item.key_end..item.end]);
                 start = item.end;
@@ -232,16 +231,16 @@ impl Storer<'_, '_> {
                 CodeEditor::lock(self.locks).put(kind, name, value);
                 return Ok(());
             }
-            // In time: who reads the file decides what has expired. By the clock a key that was in time for the data of
-            // a stream's place could be missing here, and in that stream nothing would say so.
-            Content::String(place) => {
-                let expiry = place.deadline_ms.map_or(Expiry::Never, Expiry::At);
-                let mut db = self.locks.db(place.db, place.hash, BEFORE_ALL_MS);
-                db.restore_item(keyspace.key(name), value, expiry, place.note)
+            // Never treat these keys as expired: the reader decides what has expired. By the clock, a key of a
+            // replication stream could go missing here without a record in that stream.
+            Content::String(facts) => {
+                let expiry = facts.deadline_ms.map_or(Expiry::Never, Expiry::At);
+                let mut db = self.locks.db(facts.db, facts.hash, BEFORE_ALL_MS);
+                db.restore_item(keyspace.key(name), value, expiry, facts.note)
             }
-            Content::Collection(collection, place) => {
-                let mut db = self.locks.db(place.db, place.hash, BEFORE_ALL_MS);
-                db.put_collection(keyspace.key(name), *collection, place.deadline_ms).map(drop)
+            Content::Collection(collection, facts) => {
+                let mut db = self.locks.db(facts.db, facts.hash, BEFORE_ALL_MS);
+                db.put_collection(keyspace.key(name), *collection, facts.deadline_ms).map(drop)
             }
         };
         stored.map_err(|error| LoadError::Unsupported {
@@ -251,7 +250,7 @@ impl Storer<'_, '_> {
         })?;
         self.progress.keys += 1;
         if self.progress.keys.is_multiple_of(KEYS_PER_LOOK) {
-            // Under a guard over all shards they stay locked, and what changes is one record.
+            // A guard over all shards keeps them locked; one record describes the whole change.
             if !self.locks.is_within() {
                 self.locks.release();
             }
@@ -260,25 +259,25 @@ impl Storer<'_, '_> {
         self.note(item.offset)
     }
 
-    /// Tells those who wait for the start how far it is.
+    /// Reports the progress to threads that wait for the start.
     fn note(&mut self, offset: u64) -> Result<(), LoadError> {
         let Some(loading) = self.progress.loading else { return Ok(()) };
         if loading.is_slowed() {
-            // It may rest.
+            // The call below may sleep.
             self.locks.release();
         }
         Ok(loading.note(offset)?)
     }
 }
 
-/// How far a load is.
+/// Progress of a load.
 pub(super) struct Progress<'a> {
     log: &'a Log,
-    /// Whom a start tells.
+    /// Receiver of the progress at a start.
     loading: Option<&'a Loading>,
     total_bytes: u64,
     keys: u64,
-    /// When this was last logged.
+    /// Time of the last progress line.
     reported: Instant,
 }
 
@@ -287,7 +286,7 @@ impl<'a> Progress<'a> {
         Self { log, loading, total_bytes, keys: 0, reported: Instant::now() }
     }
 
-    /// Tells the operator, now and then.
+    /// Logs the progress from time to time.
     fn tell(&mut self, offset: u64) {
         if self.reported.elapsed() < REPORT_EVERY {
             return;
@@ -314,13 +313,13 @@ mod tests {
 
     use super::*;
 
-    /// Longer than any load here takes.
+    /// Longer than any load in these tests takes.
     const PATIENCE: Duration = Duration::from_secs(60);
 
-    /// What becomes of a load that is given up while values of this length are read.
+    /// Returns the result of a load that is aborted while values of this length are read.
     fn given_up_with_values_of(len: usize) -> Option<Result<(), LoadError>> {
         let (done, outcome) = channel();
-        // Not scoped: it would be waited for.
+        // A scoped thread would be joined even if it hangs.
         thread::spawn(move || {
             let keyspace = Arc::new(Keyspace::new(Options::default()).expect("a keyspace"));
             let log = Log::open(None, LogLevel::Nothing).expect("nothing is opened");
@@ -341,13 +340,13 @@ mod tests {
                     out.string(
                         &key,
                         &value,
-                        Place { db: DbIndex::ZERO, hash, deadline_ms: None, note },
+                        KeyFacts { db: DbIndex::ZERO, hash, deadline_ms: None, note },
                     );
                     if out.note_read((number * len) as u64).is_err() {
                         break;
                     }
                 }
-                // Also behind an error, as the reader of a file does.
+                // Called after an error too, as the reader of a file does.
                 out.pass_on()
             };
             let _ = done.send(pass(read, storer));

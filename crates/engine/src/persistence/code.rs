@@ -1,7 +1,7 @@
-//! Libraries of functions and scripts by name, in RDB files.
+//! Named libraries of functions and scripts in RDB files.
 //!
-//! Redis has an item of the format for a library: its source, whose first line names it. It knows no scripts by name:
-//! each is a remark, which Redis passes over.
+//! Redis' format has an item for a library: its source, whose first line names it. Redis does not know scripts by
+//! name: each is an auxiliary field, which Redis skips.
 
 use std::io::Write;
 
@@ -10,13 +10,13 @@ use tierce_rdb::{Result, Writer};
 
 use crate::library::Header;
 
-/// The name of the remark that is a script.
+/// Name of the auxiliary field of a script.
 pub(super) const SCRIPT_REMARK: &[u8] = b"tierce-script";
 
-/// The only engine that there is.
+/// The only supported engine.
 const ENGINE: &[u8] = b"lua";
 
-/// A script by name, as a file has it: the length of its name in decimal digits, a colon, the name, and the source.
+/// A named script, in a file: the length of its name in decimal digits, a colon, the name, and the source.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct NamedScript<'a> {
     /// Its name.
@@ -26,7 +26,7 @@ pub struct NamedScript<'a> {
 }
 
 impl<'a> NamedScript<'a> {
-    /// Reads the text of the remark; `None` if it is none.
+    /// Decodes the text of the auxiliary field. Returns `None` if it is malformed.
     pub(super) fn read(text: &'a [u8]) -> Option<Self> {
         let colon = text.iter().position(|byte| *byte == b':')?;
         let len: usize = std::str::from_utf8(&text[..colon]).ok()?.parse().ok()?;
@@ -39,10 +39,10 @@ impl<'a> NamedScript<'a> {
     }
 }
 
-/// The name of a library in a file.
+/// Returns the name of a library in a file.
 ///
 /// # Errors
-/// What it is instead.
+/// A description of the source, if it is not a supported library.
 pub fn library_name(source: &[u8]) -> std::result::Result<Vec<u8>, String> {
     match Header::parse(source) {
         Ok(Header { engine, name }) if engine.eq_ignore_ascii_case(ENGINE) => Ok(name),

@@ -1,4 +1,4 @@
-//! Why a snapshot could not be written or read.
+//! Errors of writing and reading snapshots.
 
 use std::io;
 use std::path::PathBuf;
@@ -8,52 +8,52 @@ use tierce_keyspace::SnapshotError;
 use crate::loading::GivenUp;
 use crate::next_step;
 
-/// Why there is no new snapshot on disk.
+/// Reason why a save failed.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum SaveError {
-    /// There is one save at a time. The text is the one that clients of Redis know.
+    /// Another save is running. The text is the one that Redis' clients know.
     #[error("Background save already in progress")]
     InProgress,
-    /// The snapshot could not begin or go on.
+    /// The snapshot could not begin or continue.
     #[error(transparent)]
     Snapshot(#[from] SnapshotError),
-    /// A value could not be encoded, or the file not be written.
+    /// A value could not be encoded, or the file could not be written.
     #[error("{}: {source}", path.display())]
     Write {
         /// The file.
         path: PathBuf,
-        /// What went wrong.
+        /// The underlying error.
         source: tierce_rdb::Error,
     },
-    /// The file system refuses something.
+    /// The file system reports an error.
     #[error("could not {action} {}: {source}{}", path.display(), next_step::of_system(source))]
     Io {
-        /// What was tried.
+        /// The attempted action.
         action: &'static str,
         /// The file or directory.
         path: PathBuf,
-        /// What the system says.
+        /// The error of the system.
         source: io::Error,
     },
-    /// The file has a place where no snapshot may be.
+    /// A snapshot must not be written to this path.
     #[error("{} {reason}", path.display())]
-    Place {
+    ForbiddenPath {
         /// The file.
         path: PathBuf,
-        /// Why not.
+        /// The reason.
         reason: &'static str,
     },
-    /// The server ends, and the snapshot is no longer needed.
+    /// The server is shutting down, and the snapshot is no longer needed.
     #[error("the save was given up because the server ends")]
     GivenUp,
 }
 
-/// Why a snapshot could not be loaded.
+/// Reason why a snapshot could not be loaded.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum LoadError {
-    /// The end of the server was asked for.
+    /// The server was asked to shut down.
     #[error(transparent)]
     GivenUp(#[from] GivenUp),
     /// The file cannot be read.
@@ -61,15 +61,15 @@ pub enum LoadError {
     Io {
         /// The file.
         path: PathBuf,
-        /// What the system says.
+        /// The error of the system.
         source: io::Error,
     },
-    /// The file is damaged or cut short.
+    /// The file is damaged or truncated.
     #[error("{}: {source}", path.display())]
     Format {
         /// The file.
         path: PathBuf,
-        /// What is wrong, and where.
+        /// The damage, with its offset.
         source: tierce_rdb::Error,
     },
     /// The value of a key is damaged.
@@ -79,19 +79,19 @@ pub enum LoadError {
         path: PathBuf,
         /// The key, escaped.
         key: String,
-        /// How far the file was read.
+        /// Offset in the file up to which it was read.
         offset: u64,
-        /// What is wrong.
+        /// The damage.
         flaw: String,
     },
-    /// The file is whole, but this server cannot hold what is in it.
+    /// The file is intact, but this server does not support something in it.
     #[error("{}, near byte {offset}: {what}", path.display())]
     Unsupported {
         /// The file.
         path: PathBuf,
-        /// About where.
+        /// Approximate offset in the file.
         offset: u64,
-        /// What it is.
+        /// The unsupported item.
         what: String,
     },
 }

@@ -1,9 +1,9 @@
-//! A file that replaces another one when it is complete, or never.
+//! A file that replaces another one atomically once it is complete.
 //!
-//! The order of the steps is what survives a power cut: write under another name, sync the file,
-//! rename it, sync the directory. A reader sees the old file or the whole new one.
+//! The order of the steps makes it safe against a power cut: write under another name, sync the file, rename
+//! it, sync the directory. A reader sees the old file or the whole new one.
 //!
-//! **Invariant**: while a file is written, its writer has the advisory lock of it, which the kernel takes back
+//! **Invariant**: while a file is written, its writer holds an advisory lock on it, which the kernel releases
 //! when the process dies. Only the holder of the lock removes or renames the file. The process id in its name
 //! says less: two containers that share a directory may both be process 1.
 
@@ -18,32 +18,32 @@ use rustix::io::Errno;
 
 use super::error::SaveError;
 
-/// With incremental syncing, the disk gets so much at a time. In one piece at the end, a large file
-/// would keep the disk busy for seconds, and delay its other users.
+/// Bytes between two syncs under incremental syncing. A single sync of a large file at the end would keep the
+/// disk busy for seconds and delay its other users.
 const SYNC_EVERY_BYTES: u64 = 8 << 20;
 
-/// This many temporary names are tried where others are writing under them.
+/// Number of temporary names to try when other processes are writing under them.
 const NAMES_MAX: u32 = 64;
 
-/// When the disk gets what was written.
+/// Time at which written data is synced.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Syncing {
-    /// Piece by piece while it is written.
+    /// In pieces while the file is written.
     Incremental,
     /// At the end.
     AtTheEnd,
 }
 
-/// What becomes of a file that has the true name already.
+/// Policy for an existing file of the final name.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Install {
     /// It is replaced.
     Replace,
-    /// It stays, and the new file is given up.
+    /// It stays, and the new file is discarded.
     New,
 }
 
-/// A file under a temporary name, which is removed if it does not get its true one.
+/// A file under a temporary name. It is removed unless it gets its final name.
 #[derive(Debug)]
 pub struct NewFile {
     file: File,
@@ -54,18 +54,18 @@ pub struct NewFile {
 }
 
 impl NewFile {
-    /// Begins a file beside `target`, in a directory that is made if it is missing.
+    /// Creates a file next to `target`. Creates the directory if it is missing.
     pub fn create(target: &Path, syncing: Syncing) -> Result<Self, SaveError> {
         let dir = directory_of(target);
         fs::create_dir_all(dir).map_err(io_error("create the directory", dir))?;
         let process = std::process::id();
         let own = dir.join(temporary_name(process));
-        // What an earlier process of this number may have left; never what a link points to.
+        // Remove the leftover of an earlier process with this id, but never the target of a link.
         if let Err(error) = remove_abandoned(&own)
             && error.kind() != io::ErrorKind::WouldBlock
             && error.kind() != io::ErrorKind::NotFound
         {
-            // No file that could be locked.
+            // It is not a file that could be locked.
             let _ = fs::remove_file(&own);
         }
         for number in process..process.saturating_add(NAMES_MAX) {
@@ -74,7 +74,7 @@ impl NewFile {
                 Ok(file) => {
                     return Ok(Self { file, path, syncing, unsynced: 0, is_installed: false });
                 }
-                // Another process writes there, perhaps one of this number.
+                // Another process writes there, perhaps one with the same id.
                 Err(error) if error.kind() == io::ErrorKind::AlreadyExists => {}
                 Err(error) => return Err(io_error("create", &path)(error)),
             }
@@ -82,12 +82,12 @@ impl NewFile {
         Err(io_error("create", &own)(io::ErrorKind::AlreadyExists.into()))
     }
 
-    /// The temporary name.
+    /// Returns the temporary path.
     pub fn path(&self) -> &Path {
         &self.path
     }
 
-    /// Makes the file durable and puts it in the place of `target`.
+    /// Makes the file durable and renames it to `target`.
     pub fn install(mut self, target: &Path, install: Install) -> Result<(), SaveError> {
         self.file.sync_all().map_err(io_error("sync", &self.path))?;
         let renamed = match install {
@@ -121,19 +121,20 @@ impl Write for NewFile {
 impl Drop for NewFile {
     fn drop(&mut self) {
         if !self.is_installed {
-            // It is of no use, and the next save would overwrite it.
+            // The file is useless, and the next save would overwrite it.
             let _ = fs::remove_file(&self.path);
         }
     }
 }
 
-/// Makes a file and takes its lock. The error is `AlreadyExists` if the name is, or was, another one's.
+/// Creates and locks a file. The error is `AlreadyExists` if the name belongs, or belonged, to another
+/// process.
 fn create_locked(path: &Path) -> io::Result<File> {
     let file = File::create_new(path)?;
     let is_own = match flock(&file, FlockOperation::NonBlockingLockExclusive) {
-        // Another process may have taken it for left behind a moment ago.
+        // Another process may just have removed it as a leftover.
         Ok(()) => has_name(&file, path)?,
-        // A file system may have no locks.
+        // Some file systems have no locks.
         Err(error) => error != Errno::WOULDBLOCK,
     };
     if is_own { Ok(file) } else { Err(io::ErrorKind::AlreadyExists.into()) }
@@ -144,7 +145,8 @@ pub(super) fn remove_abandoned(path: &Path) -> io::Result<()> {
     let not_of_a_link = OFlags::NOFOLLOW.bits() as i32;
     let file = OpenOptions::new().read(true).write(true).custom_flags(not_of_a_link).open(path)?;
     flock(&file, FlockOperation::NonBlockingLockExclusive)?;
-    // Its writer may have renamed it before the lock was free, and another process have begun another.
+    // Its writer may have renamed it before it released the lock, and another process may have created a new
+    // one.
     if has_name(&file, path)? {
         fs::remove_file(path)
     } else {
@@ -152,7 +154,7 @@ pub(super) fn remove_abandoned(path: &Path) -> io::Result<()> {
     }
 }
 
-/// Whether this file is the one of that name.
+/// Returns true if `path` names this open file.
 fn has_name(file: &File, path: &Path) -> io::Result<bool> {
     let file = file.metadata()?;
     match fs::symlink_metadata(path) {
@@ -162,19 +164,19 @@ fn has_name(file: &File, path: &Path) -> io::Result<bool> {
     }
 }
 
-/// What a file is called that this process has not completed yet.
+/// Returns the temporary name for a file of this process.
 fn temporary_name(process: u32) -> String {
     format!("temp-{process}.rdb")
 }
 
-/// The process that gave a file a temporary name, if it is one.
+/// Returns the process id in a temporary name, if it is one.
 pub(super) fn process_of(name: &OsStr) -> Option<u32> {
     let number = name.to_str()?.strip_prefix("temp-")?.strip_suffix(".rdb")?;
     let process = number.parse().ok()?;
     (*name == *temporary_name(process)).then_some(process)
 }
 
-/// Renames, unless the new name is taken. A file system that cannot do that in one step gets two.
+/// Renames, unless the new name is taken. Takes two steps on a file system that cannot do it in one.
 fn rename_to_new(from: &Path, to: &Path) -> io::Result<()> {
     match renameat_with(CWD, from, CWD, to, RenameFlags::NOREPLACE) {
         Err(Errno::INVAL | Errno::NOSYS) => match fs::symlink_metadata(to) {
@@ -222,7 +224,7 @@ mod tests {
     fn two_processes_of_one_number_write_each_its_own_file() {
         let dir = TempDir::new();
         let target = dir.path().join("dump.rdb");
-        // Locks belong to opened files, so this one process can play two.
+        // Locks belong to open files, so this one process can act as two.
         let mut one = NewFile::create(&target, Syncing::AtTheEnd).unwrap();
         one.write_all(b"one, ").unwrap();
         let mut other = NewFile::create(&target, Syncing::AtTheEnd).unwrap();

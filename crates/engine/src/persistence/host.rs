@@ -1,4 +1,4 @@
-//! What saves need from the program around them.
+//! The interface of saves to the program around them.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -6,17 +6,17 @@ use std::time::Duration;
 use super::state::SaveId;
 use tierce_config::Settings;
 
-/// The program around them.
+/// The program around the saves.
 pub trait Host {
-    /// The configuration in force.
+    /// Returns the configuration in force.
     fn settings(&self) -> Arc<Settings>;
 
-    /// Memory in use, in bytes: snapshots tell of it.
+    /// Returns the memory in use, in bytes, which snapshots record.
     fn used_memory(&self) -> u64;
 
-    /// Something took so long.
+    /// Records the latency of an event.
     fn note_latency(&self, event: &'static str, took: Duration);
 
-    /// A save has ended. Clients that wait for it can be notified.
+    /// Reports the end of a save, so that waiting clients can be notified.
     fn saved(&self, save_id: SaveId, outcome: Result<(), Arc<str>>);
 }

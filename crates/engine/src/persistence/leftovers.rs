@@ -1,9 +1,9 @@
-//! Removes files that a process killed in the middle of writing has left in the data directory.
+//! Removes files that a process killed while writing has left in the data directory.
 //!
-//! Only what no other program can have put there is removed: names that no client and no directive can give
-//! (`own_files.rs`), of files that look like the beginning of a snapshot, of processes that are gone, and that
-//! no process has locked: a process of another container is not seen, and may have the number of this one. Such
-//! files in other directories, into which a backup was written, stay.
+//! A file is removed only if no other program can have put it there. Its name is one that no client and no
+//! directive can give (`own_files.rs`), it looks like the beginning of a snapshot, its process is gone, and no
+//! process has locked it. The lock matters because a process of another container is not visible, and may have
+//! the id of this one. Leftovers in other directories, into which a backup was written, stay.
 
 use std::fs;
 use std::io;
@@ -16,25 +16,25 @@ use super::file::{process_of, remove_abandoned};
 use super::own_files::is_replaceable;
 use crate::log::Log;
 
-/// Where a new log is written before it takes the place of the present one.
+/// Directory in which an import writes a new log before it replaces the present one.
 const IMPORTING: &str = "wal.importing";
 
-/// What an import leaves in a data directory if it is killed: a log that does not count, be it the new one or
-/// the one before.
+/// Returns the directory that a killed import leaves in a data directory. The log in it is not authoritative,
+/// be it the new one or the old one.
 pub fn unfinished_import(dir: &Path) -> PathBuf {
     dir.join(IMPORTING)
 }
 
-/// Whether the directory is only this process': it has the lock of the log in it.
+/// Exclusive or shared use of the directory.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Holding {
-    /// So it is.
+    /// This process holds the lock of the log in the directory.
     Locked,
-    /// Another one may use it, too.
+    /// Another process may use the directory too.
     Shared,
 }
 
-/// Removes what is left, before anything is saved there. A failed removal is logged, and no reason not to
+/// Removes the leftovers before anything is saved there. A failed removal is logged and does not prevent the
 /// start.
 pub fn remove_leftovers(dir: &Path, holding: Holding, log: &Log) {
     let told = |path: &Path, removed: io::Result<()>| match removed {
@@ -61,7 +61,8 @@ pub fn remove_leftovers(dir: &Path, holding: Holding, log: &Log) {
     }
 }
 
-/// Whether a process does not save any more. This one has not begun to: an earlier one had its number.
+/// Returns true if no process with this id is saving. The own id counts as gone: this process has not begun to
+/// save.
 fn is_gone(process: u32) -> bool {
     let number = i32::try_from(process).ok();
     process == std::process::id()
@@ -87,7 +88,7 @@ mod tests {
         names
     }
 
-    /// The number of a process that has just ended.
+    /// Returns the id of a process that has just ended.
     fn ended() -> u32 {
         let mut child = std::process::Command::new("true").spawn().expect("a process");
         child.wait().expect("its end");

@@ -1,4 +1,4 @@
-//! Loads an RDB file into a keyspace: this thread stores what another one reads ([`batches`]).
+//! Loads an RDB file into a keyspace: this thread stores the values that another one reads ([`batches`]).
 
 use std::collections::HashSet;
 use std::fmt::Display;
@@ -13,7 +13,7 @@ use tierce_keyspace::{
 };
 use tierce_rdb::{Entry, Error, Event, Kind, Reader, ValuePart};
 
-use super::batches::{self, Outgoing, Place, Progress, Storer};
+use super::batches::{self, KeyFacts, Outgoing, Progress, Storer};
 use super::code::{self, NamedScript};
 use super::error::LoadError;
 use super::unfit::{Unfit, lacking, too_long};
@@ -22,23 +22,23 @@ use crate::loading::Loading;
 use crate::log::Log;
 use tierce_config::LogLevel;
 
-/// What was loaded.
+/// Result of a load.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct LoadReport {
-    /// Keys that are there now.
+    /// Number of loaded keys.
     pub keys: u64,
-    /// Keys that were left out because their time had come.
+    /// Keys that were left out because they had expired.
     pub expired: u64,
     /// Keys that were left out because their collection has no elements.
     pub empty: u64,
-    /// The database that the stream has selected which goes on behind the file, if that is a full copy.
+    /// Database that the replication stream after a full copy has selected.
     pub stream_db: usize,
-    /// The name of the stream that the data belong to, and how many bytes of it they correspond to, if the file names
-    /// both and nothing was left out because its time had come or this version lacks it.
+    /// Replication id and offset of the data, if the file has both. `None` if anything was left out, because it had
+    /// expired or is not supported.
     pub stream: Option<([u8; STREAM_NAME_LEN], u64)>,
 }
 
-/// What a file has.
+/// Names of the items in a file.
 #[derive(Default)]
 pub(crate) struct Names {
     /// Keys, with their databases.
@@ -47,38 +47,38 @@ pub(crate) struct Names {
     pub(crate) code: HashSet<(CodeKind, Vec<u8>)>,
 }
 
-/// What becomes of the values that are read.
+/// Treatment of the values that are read.
 pub(crate) enum Purpose<'n> {
-    /// They are stored, at the start of a server, which wants to know how far that is.
+    /// They are stored at the start of a server, which follows the progress.
     LoadAtStart(&'n Loading),
     /// They are stored.
     Load,
-    /// They are stored, and their names noted.
+    /// They are stored, and their names are recorded.
     LoadAndNote(&'n mut Names),
-    /// Nothing: a caller that must not stop halfway checks the whole file first.
+    /// They are only checked: a caller that must not stop halfway checks the whole file first.
     Verify,
 }
 
-/// What is read: a file, or what arrives as one.
+/// Source of a load: a file or a byte stream.
 pub struct Source<'s> {
-    /// What errors call it.
+    /// Name in errors.
     pub name: &'s Path,
-    /// Its bytes, in order.
+    /// The bytes, in order.
     pub bytes: Box<dyn Read + Send + 's>,
-    /// How many these are, and what belongs to them of what follows: progress is told in parts of that.
+    /// Number of bytes, including related data after them, as the base of progress reports.
     pub len: u64,
-    /// What it says of the time when it was written is believed up to here, in Unix milliseconds.
+    /// Latest plausible time of writing, in Unix milliseconds; a later one in the source is not believed.
     written_ms_max: i64,
 }
 
 impl<'s> Source<'s> {
-    /// What another engine has written, read as it arrives. When that was does not matter, as keys are loaded whether
-    /// or not their time has come.
+    /// Creates a source from a byte stream of another engine. The time of writing does not matter, because expired keys
+    /// are loaded too.
     pub fn arriving(name: &'s Path, bytes: impl Read + Send + 's, len: u64) -> Self {
         Self { name, bytes: Box::new(bytes), len, written_ms_max: i64::MIN }
     }
 
-    /// `None` if there is no such file.
+    /// Opens a file. Returns `None` if it does not exist.
     fn file(path: &'s Path) -> Result<Option<Self>, LoadError> {
         let failed = |source| LoadError::Io { path: path.to_owned(), source };
         let file = match File::open(path) {
@@ -92,15 +92,14 @@ impl<'s> Source<'s> {
     }
 }
 
-/// Loads the file at `path` into `keyspace`; `None` if there is no such file. A key that is there
-/// already is replaced.
+/// Loads the file at `path` into `keyspace`. Returns `None` if the file does not exist. An existing key is replaced.
 ///
-/// `verifies` says whether a wrong checksum is an error, `unfit` what becomes of what this version lacks. How far it
-/// is, it tells `loading`.
+/// `verifies` makes a wrong checksum an error, and `unfit` is the policy for unsupported items. `loading` gets the
+/// progress.
 ///
 /// # Errors
-/// When the file is damaged, or something in it has no place in this server, or the load was given up. What came
-/// before that has been loaded then.
+/// When the file is damaged, or has something unsupported, or the load was aborted. Earlier parts of the file are
+/// loaded then.
 pub fn load(
     path: &Path,
     keyspace: &Keyspace,
@@ -113,10 +112,10 @@ pub fn load(
     read(path, &mut keyspace.locks(), log, verifies, purpose, unfit)
 }
 
-/// Reads the file at `path` as [`load`] does, and stores nothing: how many keys it has.
+/// Reads the file at `path` as [`load`] does without storing anything. Returns the number of keys.
 ///
 /// # Errors
-/// As there, and when there is no file.
+/// Those of [`load`], and when the file does not exist.
 pub(crate) fn verify(path: &Path, databases: usize) -> Result<u64, LoadError> {
     let failed = |source| LoadError::Io { path: path.to_owned(), source };
     let options = Options { databases, shards: 1, ..Options::default() };
@@ -126,7 +125,7 @@ pub(crate) fn verify(path: &Path, databases: usize) -> Result<u64, LoadError> {
     read.map(|report| report.keys).ok_or_else(|| failed(io::ErrorKind::NotFound.into()))
 }
 
-/// As [`load`] with shard locks, which may hold all shards.
+/// Loads a file as [`load`] does with given shard locks, which may cover all shards.
 pub(crate) fn read(
     path: &Path,
     locks: &mut ShardLocks<'_>,
@@ -140,7 +139,7 @@ pub(crate) fn read(
     read_source(source, locks, log, verifies, purpose, unfit, now_ms).map(Some)
 }
 
-/// The same with keys whose deadline has come, for a server that decides on them as little as on others.
+/// Loads a file with its expired keys, for a server that leaves all expiry decisions to another one.
 pub(crate) fn read_all(
     path: &Path,
     locks: &mut ShardLocks<'_>,
@@ -152,7 +151,7 @@ pub(crate) fn read_all(
     read_source(source, locks, log, true, purpose, unfit, i64::MIN).map(Some)
 }
 
-/// Loads what arrives, also keys whose deadline has come.
+/// Loads a byte stream with its expired keys.
 pub(crate) fn load_arriving(
     source: Source<'_>,
     locks: &mut ShardLocks<'_>,
@@ -197,7 +196,7 @@ fn read_source(
         outgoing: None,
         unfit,
         now_ms,
-        // Without a clock, what the file says of one is of no use.
+        // If the clock is ignored, so is the time of writing.
         written_ms_max: if now_ms == i64::MIN { i64::MIN } else { written_ms_max },
         note: ItemNote::NONE,
         stream_name: None,
@@ -211,7 +210,7 @@ fn read_source(
             |outgoing| {
                 parser.outgoing = Some(outgoing);
                 let read = parser.run(verifies);
-                // Also before an error. The end of this ends the other thread.
+                // Also after an error. Dropping `outgoing` ends the other thread.
                 let passed = parser.outgoing.take().map_or(Ok(()), |mut last| last.pass_on());
                 read.and(passed).map(|()| parser)
             },
@@ -220,7 +219,7 @@ fn read_source(
     } else {
         parser.run(verifies)?;
     }
-    parser.end_place();
+    parser.end_position();
     let LoadReport { keys, expired, empty, .. } = parser.report;
     log.notice(format_args!(
         "DB loaded from disk: {:.3} seconds, {keys} keys, {expired} expired before, {empty} left \
@@ -234,31 +233,31 @@ fn format_error(path: &Path, source: Error) -> LoadError {
     LoadError::Format { path: path.to_owned(), source }
 }
 
-/// Reads the file: what is to be stored goes to another thread.
+/// Reads the file, and passes the values to the storing thread.
 struct Parser<'a> {
     path: &'a Path,
     reader: Reader<Box<dyn Read + Send + 'a>>,
     keyspace: &'a Keyspace,
     log: &'a Log,
     is_at_start: bool,
-    /// The file is a full copy, behind which a stream goes on.
+    /// The file is a full copy, followed by a replication stream.
     is_copy: bool,
-    /// Where names are noted.
+    /// Collection of the names, if they are wanted.
     names: Option<&'a mut Names>,
-    /// Where values go; nowhere if the file is only checked.
+    /// Receiver of the values; `None` if the file is only checked.
     outgoing: Option<Outgoing>,
     unfit: Unfit,
-    /// Never earlier than when the file was written: a key that had expired by then stays so, whatever the
-    /// clock says.
+    /// Time for expiry decisions, never before the time of writing: a key that had expired by then stays expired,
+    /// whatever the clock says.
     now_ms: i64,
-    /// What the file says of that time is believed up to here.
+    /// Latest plausible time of writing; a later one in the file is not believed.
     written_ms_max: i64,
-    /// What the file says of the stream that its data belong to.
+    /// Replication id of the data, from the file.
     stream_name: Option<[u8; STREAM_NAME_LEN]>,
     stream_offset: Option<u64>,
-    /// What the file says of the next key.
+    /// Metadata of the next key, from the file.
     note: ItemNote,
-    /// Values, libraries and other data that this version lacks.
+    /// Number of unsupported values, libraries and other data.
     left_out: u64,
     report: LoadReport,
 }
@@ -283,7 +282,7 @@ impl Parser<'_> {
                 Event::ModuleAux { name } => {
                     self.leave_out(&format!("data of the module {name}"))?;
                 }
-                // Sizes, which nothing here depends on.
+                // Sizes are not needed here.
                 _ => {}
             }
         }
@@ -304,31 +303,31 @@ impl Parser<'_> {
             Remark::StreamDb(db) => self.report.stream_db = db,
             Remark::StreamName(name) => {
                 self.stream_name = Some(name);
-                self.begin_place();
+                self.begin_position();
             }
             Remark::StreamOffset(offset) => {
                 self.stream_offset = Some(offset);
-                self.begin_place();
+                self.begin_position();
             }
             Remark::Other => {}
         }
         Ok(())
     }
 
-    /// A primary that starts with the data of a place in a stream removes what has expired in that stream, and a replica
-    /// waits for its primary to do so. Either way these keys are loaded, also those that had expired before the file was
-    /// written and were not deleted yet.
-    fn begin_place(&mut self) {
-        let has_place = self.stream_name.is_some() && self.stream_offset.is_some();
-        if has_place && self.is_at_start {
+    /// Disables expiry if the file has a replication offset. A primary that starts with such data deletes expired keys
+    /// in its stream, and a replica waits for its primary to do so. Either way these keys are loaded, also those that
+    /// had expired before the file was written.
+    fn begin_position(&mut self) {
+        let has_position = self.stream_name.is_some() && self.stream_offset.is_some();
+        if has_position && self.is_at_start {
             self.now_ms = i64::MIN;
         }
     }
 
-    /// Reports the place of the data, unless some of these were left out.
-    fn end_place(&mut self) {
-        let place = self.stream_name.zip(self.stream_offset);
-        self.report.stream = place.filter(|_| self.report.expired == 0 && self.left_out == 0);
+    /// Reports the replication offset of the data, unless some of it was left out.
+    fn end_position(&mut self) {
+        let position = self.stream_name.zip(self.stream_offset);
+        self.report.stream = position.filter(|_| self.report.expired == 0 && self.left_out == 0);
     }
 
     fn library(&mut self, source: &[u8]) -> Result<(), LoadError> {
@@ -365,7 +364,7 @@ impl Parser<'_> {
     fn entry(&mut self, entry: &Entry) -> Result<(), LoadError> {
         let note = std::mem::take(&mut self.note);
         if entry.kind() == Kind::Module {
-            // The reader passes over the value by itself.
+            // The reader skips the value by itself.
             let (key, kind) = (entry.key.escape_ascii(), entry.kind());
             return self.leave_out(&format!("the value of type {kind:?} of the key {key}"));
         }
@@ -373,14 +372,14 @@ impl Parser<'_> {
         let deadline_ms =
             entry.attributes.expiry_ms.map(|ms| i64::try_from(ms).unwrap_or(i64::MAX));
         if deadline_ms.is_some_and(|deadline_ms| deadline_ms <= self.now_ms) {
-            // The reader passes over the value by itself.
+            // The reader skips the value by itself.
             self.report.expired += 1;
             return Ok(());
         }
         if let Some(what) = too_long(&entry.key) {
             return self.leave_out(&what);
         }
-        let place = Place { db, hash: self.keyspace.hash(&entry.key), deadline_ms, note };
+        let position = KeyFacts { db, hash: self.keyspace.hash(&entry.key), deadline_ms, note };
         let Self { reader, outgoing, .. } = self;
         let mut loading = Assembly::begin(entry.kind(), self.keyspace.limits());
         let mut outgoing = outgoing.as_mut();
@@ -393,7 +392,7 @@ impl Parser<'_> {
                     too_long = Some(bytes.len() as u64);
                 }
                 (None, ValuePart::String(bytes), Some(outgoing)) => {
-                    outgoing.string(&entry.key, bytes, place);
+                    outgoing.string(&entry.key, bytes, position);
                 }
                 (None, ..) => {}
             }
@@ -402,7 +401,7 @@ impl Parser<'_> {
         let whole = visited.and_then(|()| loading.map(Assembly::finish).transpose());
         match (whole, outgoing) {
             (Ok(Some(collection)), Some(outgoing)) => {
-                outgoing.collection(&entry.key, collection, place);
+                outgoing.collection(&entry.key, collection, position);
             }
             (Ok(_), _) => {}
             (Err(Flaw::Empty), _) => {
@@ -415,7 +414,7 @@ impl Parser<'_> {
                 return Err(LoadError::Value { path, key, offset, flaw: flaw.to_string() });
             }
         }
-        // Found out before anything is replaced by the file.
+        // Check this before the file replaces anything.
         if let Some(len) = too_long {
             let (key, error) = (entry.key.escape_ascii(), ValueTooLong { len, max: len_max });
             return Err(self.unsupported(format_args!("the key {key}: {error}")));
@@ -427,7 +426,7 @@ impl Parser<'_> {
         Ok(())
     }
 
-    /// Faults of Redis have left such keys in files, and Redis leaves them out as well.
+    /// Skips a collection without elements. Bugs in Redis have left such keys in files, and Redis skips them too.
     fn leave_out_empty(&mut self, entry: &Entry) {
         const TOLD_MAX: u64 = 10;
         self.report.empty += 1;
@@ -442,7 +441,7 @@ impl Parser<'_> {
         }
     }
 
-    /// Tells of something that this version lacks, or gives up.
+    /// Skips an unsupported item with a log line, or aborts the load.
     fn leave_out(&mut self, what: &str) -> Result<(), LoadError> {
         if self.unfit == Unfit::Refuse {
             return Err(self.unsupported(lacking(what)));

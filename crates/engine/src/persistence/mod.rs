@@ -1,20 +1,20 @@
-//! Snapshots on disk, in the format of Redis: when they are taken, how they are written and read.
+//! Snapshots on disk in Redis' format: when they are taken, and how they are written and read.
 //!
-//! A save begins with a `Snapshot` of the keyspace on the requesting thread, so the client knows
-//! the moment that is saved. The rest happens on one thread, the saver (`saver.rs`), while clients
-//! continue to read and write. There is one save at a time.
+//! A save begins with a `Snapshot` of the keyspace on the requesting thread, so the client knows the
+//! moment that is saved. The rest happens on one thread, the saver (`saver.rs`), while clients
+//! continue to read and write. At most one save runs at a time.
 //!
-//! What it guarantees:
-//! - The file of `dbfilename` is at any time a complete snapshot, the old one or the new one: the
+//! Guarantees:
+//! - The file of `dbfilename` is at any time a complete snapshot, the old one or the new one. The
 //!   new one is written under another name, synced, and renamed (`file.rs`).
-//! - A save that fails leaves the old file and says so in the log, in INFO, and, if
-//!   `stop-writes-on-bgsave-error` asks for it, to all writers.
-//! - A file that cannot be loaded as a whole ends the start. Nothing in it is skipped silently.
+//! - A failed save leaves the old file. It is reported in the log and in INFO, and it makes the
+//!   server refuse writes if `stop-writes-on-bgsave-error` says so.
+//! - A file that cannot be loaded completely aborts the start. Nothing in it is skipped silently.
 //!
-//! `leftovers.rs` removes files that a killed process has left, `backup.rs` decides where BACKUP may
+//! `leftovers.rs` removes files that a killed process has left. `backup.rs` decides where BACKUP may
 //! write.
 //!
-//! No worker waits for a disk: a client that says SAVE is suspended until the saver is through.
+//! No worker waits for a disk: a client that sends SAVE is suspended until the saver has finished.
 
 mod backup;
 mod batches;
@@ -52,7 +52,7 @@ pub use saver::run as run_saver;
 pub use state::{Cause, Persistence, SaveId};
 pub use unfit::{Unfit, lacking, too_long};
 
-/// Where the snapshot is.
+/// Returns the path of the snapshot.
 pub fn snapshot_path(settings: &Settings) -> PathBuf {
     use std::os::unix::ffi::OsStrExt;
     const NAME: DirectiveId = DirectiveId::of("dbfilename");

@@ -1,10 +1,10 @@
-//! Which names are refused for files that users name: a client with BACKUP, CONFIG
-//! SET or SAVE, the configuration, the user of a tool.
+//! Decides which file names are refused to users: to a client with BACKUP, CONFIG SET or SAVE, in the
+//! configuration, and to the user of a tool.
 //!
-//! **Invariant**: a file named from outside never replaces one of the server's own files: the logs and the
-//! files that say which of them counts, spilled values, the configuration, the server's messages, its
-//! process id, its sockets. Paths are resolved before that is decided, and names are compared without
-//! regard to case, as some file systems do.
+//! **Invariant**: a file named by a user never replaces one of the server's own files. These are the logs and
+//! their marker files, spilled values, the configuration, the server's messages, its process id, and its
+//! sockets. Paths are resolved before the decision, and names are compared without regard to case, as some
+//! file systems do.
 
 use std::fs::{self, File};
 use std::io::{self, Read};
@@ -13,10 +13,10 @@ use std::path::{Path, PathBuf};
 use super::snapshot_path;
 use tierce_config::{Settings, is_own_name};
 
-/// What a snapshot begins with.
+/// First bytes of a snapshot.
 const MAGIC: &[u8; 5] = b"REDIS";
 
-/// The files of a server, and the directories in which it has more.
+/// Files of a server, and directories that hold more of them.
 #[derive(Debug, Default)]
 pub struct OwnFiles {
     own_dirs: Vec<PathBuf>,
@@ -24,25 +24,26 @@ pub struct OwnFiles {
 }
 
 impl OwnFiles {
-    /// Those of a data directory that no server uses.
+    /// Returns the own files of an unused data directory.
     pub fn in_dir(dir: &Path) -> Self {
         Self { own_dirs: vec![resolved_dir(dir)], files: Vec::new() }
     }
 
-    /// Those of a server. `start_dir` is where its log is: `dir` may have been changed since it was started.
+    /// Returns the own files of a server. `start_dir` holds its log: `dir` may have been changed since the
+    /// start.
     pub fn of(settings: &Settings, start_dir: &Path) -> Self {
         let own_dirs = vec![resolved_dir(start_dir), resolved_dir(&settings.dir())];
         let files = settings.named_files().into_iter();
         Self { own_dirs, files: files.map(|(name, path)| (name, resolved(&path))).collect() }
     }
 
-    /// The same, with the snapshot that SAVE writes.
+    /// Adds the snapshot that SAVE writes.
     pub fn with_snapshot(mut self, settings: &Settings) -> Self {
         self.files.push(("dbfilename", resolved(&snapshot_path(settings))));
         self
     }
 
-    /// Whether this is, or is inside of, something of the server.
+    /// Returns true if the path is one of these files or is inside one of their directories.
     pub fn has(&self, path: &Path) -> bool {
         let path = resolved(path);
         let in_own_dir = |start_dir: &PathBuf| {
@@ -52,13 +53,14 @@ impl OwnFiles {
         self.own_dirs.iter().any(in_own_dir) || self.files.iter().any(|(_, own)| same(own, &path))
     }
 
-    /// True if this is in a directory of theirs.
+    /// Returns true if the path is in a directory that holds own files.
     pub fn surround(&self, path: &Path) -> bool {
         let path = resolved(path);
         self.own_dirs.iter().any(|dir| path.starts_with(dir))
     }
 
-    /// Two directives that name one file, or one that names a place of the log or the spilled values.
+    /// Describes two directives that name one file, or one that names a path of the log or the spilled
+    /// values.
     pub fn conflict(&self) -> Option<String> {
         for (at, (name, path)) in self.files.iter().enumerate() {
             let is_device = path.starts_with("/dev");
@@ -76,8 +78,8 @@ impl OwnFiles {
     }
 }
 
-/// Whether a file may be replaced by a snapshot: there is none, or it is a snapshot or empty. A symbolic link
-/// is itself replaced, and not what it points to.
+/// Returns true if a snapshot may replace this path: it does not exist, or is a snapshot or empty. A symbolic
+/// link itself is replaced, not its target.
 pub(crate) fn is_replaceable(path: &Path) -> io::Result<bool> {
     match fs::symlink_metadata(path) {
         Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(true),
@@ -91,13 +93,13 @@ pub(crate) fn is_replaceable(path: &Path) -> io::Result<bool> {
     Ok(begin.is_empty() || begin == MAGIC)
 }
 
-/// A directory without links, also if it is one itself.
+/// Resolves a directory, even if it is a link itself.
 fn resolved_dir(dir: &Path) -> PathBuf {
     fs::canonicalize(dir).unwrap_or_else(|_| resolved(dir))
 }
 
-/// The path without symbolic links and dots in its directory, as far as that is there. Its last part stays as
-/// it is: a writer replaces it.
+/// Resolves the symbolic links and dots in the directory of a path, as far as it exists. The last component
+/// stays as it is, because a writer replaces it.
 fn resolved(path: &Path) -> PathBuf {
     let path = std::path::absolute(path).unwrap_or_else(|_| path.to_owned());
     match (path.parent(), path.file_name()) {
@@ -108,7 +110,7 @@ fn resolved(path: &Path) -> PathBuf {
                 fs::canonicalize(&dir).unwrap_or(dir).join(name)
             }
         },
-        // It ends in two dots, and what is missing before them will be a directory.
+        // The path ends in two dots, and the missing component before them will be a directory.
         (Some(dir), None) => fs::canonicalize(&path).unwrap_or_else(|_| {
             let mut above = resolved(dir);
             above.pop();

@@ -1,8 +1,8 @@
-//! Keeps the saver from taking the processor away from the workers.
+//! Keeps the saver from taking processor time away from the workers.
 //!
-//! On a machine with cores to spare the saver works without a break, and so it does while this server has next to
-//! nothing else to do. On a machine whose cores are all busy it takes time from the workers, so it rests five times as
-//! long as it has worked. When too many copies of writers wait, it does not rest at all, because it has to fetch them.
+//! On a machine with spare cores, or while this server is otherwise almost idle, the saver works without a break. When
+//! all cores are busy, it takes time from the workers, so it rests five times as long as it works. When too many
+//! copy-on-write copies are pending, it does not rest, because it has to write them.
 
 use std::fs;
 use std::time::{Duration, Instant};
@@ -12,39 +12,37 @@ use rustix::time::{ClockId, clock_gettime};
 use super::state::Persistence;
 use tierce_config::{DirectiveId, Settings};
 
-/// The saver works for so long between two rests. Meanwhile a worker or a client on the same core
-/// waits; as long as this is less than what its partner on another core has at hand, that one goes on.
-/// With pieces of half a millisecond both stood still.
+/// Working time of the saver between two rests. Meanwhile a worker or a client on the same core waits. Its partner on
+/// another core keeps busy if this is shorter than the work that it has at hand. With pieces of half a millisecond
+/// both stood still.
 const WORK: Duration = Duration::from_micros(100);
 
-/// How long it rests on a busy machine, in proportion to the time it has worked: it takes a sixth of
-/// a core then. The figures are in `docs/decisions/0011-snapshots-without-fork.md`.
+/// Ratio of rest to work on a busy machine, so that the saver takes a sixth of a core. The measurements are in
+/// `docs/decisions/0011-snapshots-without-fork.md`.
 const REST_SHARE: u32 = 5;
 
-/// How often the saver looks at the machine. The kernel counts in hundredths of a second.
+/// Interval of the load checks. The kernel counts in hundredths of a second.
 const CHECK_EVERY: Duration = Duration::from_millis(100);
 
-/// A machine is busy when less than this part of its processors' time is idle while the saver works
-/// without a break.
+/// Idle share of the processors' time below which a machine is busy, while the saver works without a break.
 const IDLE_MIN: f64 = 0.3;
 
-/// While the saver rests, it takes more than that to make it work without a break, which takes a core.
+/// Idle share above which a resting saver works without a break again; it is higher because the saver takes a core.
 const IDLE_MIN_RESTING: f64 = 0.5;
 
-/// While all other threads of this process together take less than this part of a core, there is nothing to take time
-/// from.
+/// Share of a core used by all other threads of this process together, below which there is nothing to take time from.
 const OWN_WORK_MIN: f64 = 0.25;
 
-/// The longest sleep in one piece, so that the end of the server need not wait for it.
+/// Longest single sleep, so that a shutdown need not wait for it.
 const SLEEP_MAX: Duration = Duration::from_millis(10);
 
 pub(super) struct Pace {
     working_since: Instant,
-    /// `rdb-key-save-delay`, for tests that need a save to take long.
+    /// Value of `rdb-key-save-delay`, for tests that need a slow save.
     key_delay: Duration,
     checked: Instant,
     times: Option<Times>,
-    /// What the other threads of this process have worked.
+    /// Processor time of the other threads of this process.
     others: Duration,
     is_busy: bool,
 }
@@ -64,7 +62,7 @@ impl Pace {
         }
     }
 
-    /// Called when `keys`, or slices of a large one, were written. The saver rests by `rest`.
+    /// Rests if it is time, after `keys`, or slices of a large one, were written. The saver sleeps with `rest`.
     pub(super) fn after(
         &mut self,
         keys: usize,
@@ -90,15 +88,15 @@ impl Pace {
         self.working_since = Instant::now();
     }
 
-    /// Called when another thread was met at a shard that the saver goes back to again and again: it rests from
-    /// now on as on a busy machine, for some time. Most of its time it holds the lock, so a thread that takes its
-    /// processor away when it has worked for long makes others wait for both.
+    /// Makes the saver rest as on a busy machine for some time. Called when another thread waits for a shard that the
+    /// saver locks again and again. The saver holds that lock most of the time, so if the kernel preempts it, the
+    /// other thread waits for both.
     pub(super) fn make_way(&mut self) {
         self.is_busy = true;
         self.checked = Instant::now();
     }
 
-    /// Sees whether the machine and this process have been busy since the last look.
+    /// Checks if the machine and this process have been busy since the last check.
     fn check(&mut self) {
         let (now, others) = (Times::of_machine(), work_of_others());
         if let (Some(before), Some(now)) = (self.times, now) {
@@ -112,7 +110,7 @@ impl Pace {
     }
 }
 
-/// Processor time of all threads of this process but the calling one, and of those that have ended.
+/// Returns the processor time of all threads of this process except the calling one, including ended threads.
 fn work_of_others() -> Duration {
     let [process, thread] = [ClockId::ProcessCPUTime, ClockId::ThreadCPUTime].map(|clock| {
         let time = clock_gettime(clock);
@@ -133,9 +131,9 @@ impl Times {
         Self::parse(&fs::read_to_string("/proc/stat").ok()?)
     }
 
-    /// From the first line of `/proc/stat`: user, nice, system, idle, waiting for disks, interrupts
-    /// twice, stolen. Waiting for disks is not idle here: it is the saver itself that waits. What guests use is
-    /// contained in the first two.
+    /// Parses the first line of `/proc/stat`: user, nice, system, idle, iowait, irq, softirq, steal. I/O wait does not
+    /// count as idle here, because it is the saver itself that waits. The time of guests is contained in the first
+    /// two.
     fn parse(stat: &str) -> Option<Self> {
         let fields = stat.strip_prefix("cpu ")?.lines().next()?.split_whitespace().take(8);
         let times: Vec<u64> = fields.map(str::parse).collect::<Result<_, _>>().ok()?;

@@ -2,22 +2,22 @@
 
 use tierce_config::SavePoint;
 
-/// After a save that failed, this many seconds pass before the next attempt, as in Redis: a disk that is
-/// full does not get better by trying every second.
+/// Seconds between a failed save and the next attempt, as in Redis: trying a full disk every second does
+/// not help.
 const RETRY_SECONDS: u64 = 5;
 
-/// What the decision depends on.
+/// Inputs of the decision.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Situation {
     /// Seconds since the last snapshot, or since the start.
     pub(super) age_seconds: u64,
     /// Changes since then.
     pub(super) changes: u64,
-    /// Seconds since the last attempt, if that failed.
+    /// Seconds since the last attempt, if it failed.
     pub(super) failed_seconds_ago: Option<u64>,
 }
 
-/// The save point that asks for a snapshot now.
+/// Returns the save point that is due now.
 pub(super) fn due(points: &[SavePoint], now: Situation) -> Option<SavePoint> {
     if now.failed_seconds_ago.is_some_and(|seconds| seconds <= RETRY_SECONDS) {
         return None;
@@ -25,7 +25,7 @@ pub(super) fn due(points: &[SavePoint], now: Situation) -> Option<SavePoint> {
     let reached = |point: &&SavePoint| {
         now.changes >= u64::from(point.changes) && now.age_seconds > point.seconds
     };
-    // Without changes the file is what would be written.
+    // Without changes the file would be the same.
     points.iter().find(reached).filter(|_| now.changes > 0).copied()
 }
 

@@ -1,11 +1,11 @@
-//! Writes a snapshot of the keyspace as RDB: into a file, or to replicas.
+//! Writes a snapshot of the keyspace as RDB, to a file or to replicas.
 
 use std::io::Write;
 use std::path::{Path, PathBuf};
 
 use tierce_keyspace::{
     CodeSet, DbIndex, ItemNote, SavedDb, SavedEntry, SavedLarge, Snapshot, SnapshotPiece,
-    StreamPlace,
+    StreamPosition,
 };
 use tierce_rdb::{Attributes, Writer, WriterOptions};
 
@@ -21,41 +21,41 @@ use super::state::Persistence;
 use super::values;
 use tierce_config::{DirectiveId, Settings};
 
-/// What a save came to.
+/// Result of a save.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Saved {
     pub(super) keys: u64,
     pub(super) bytes: u64,
 }
 
-/// Where a full copy of the data goes that is no file. Writing may wait, and fail to end the copy.
+/// Destination of a full copy that is not a file. A write may wait, and may fail to end the copy.
 pub trait CopySink: Write + Send {
-    /// The newest version of the format that its readers know, if there is one. What that does not know is left out.
+    /// Returns the newest format version that its readers know, if there is a limit. Newer items are left out.
     fn version_max(&self) -> Option<u16> {
         None
     }
 
-    /// The database that the stream behind the copy has selected, where that does not say so itself. May wait until
-    /// that is known.
+    /// Returns the database that the replication stream after the copy has selected, if the stream does not say so
+    /// itself. May wait until it is known.
     fn stream_db(&self) -> Option<DbIndex> {
         None
     }
 
-    /// All is written, or there will be no more: why not.
+    /// Ends the copy: all is written, or an error has occurred.
     fn end(self: Box<Self>, outcome: Result<(), &SaveError>);
 }
 
-/// Where a snapshot goes.
+/// Destination of a snapshot.
 pub(super) enum Target {
     /// The file of `dbfilename`.
     File,
     /// The file of a backup.
     Backup(Backup),
-    /// Replicas.
+    /// The replicas.
     Copy(Box<dyn CopySink>),
 }
 
-/// Writes `snapshot` where it is to go.
+/// Writes `snapshot` to its destination.
 pub(super) fn save(
     persistence: &Persistence,
     host: &dyn Host,
@@ -101,8 +101,8 @@ fn save_file(
     Ok(saved)
 }
 
-/// Writes all of a snapshot, and gives back what it was written to. `path` is what errors call that, and `stream_db`
-/// the database that a stream behind it has selected.
+/// Writes a whole snapshot and returns the writer. `path` is its name in errors. `stream_db` is the database that a
+/// replication stream after it has selected.
 fn write<W: Write>(
     persistence: &Persistence,
     host: &dyn Host,
@@ -117,8 +117,8 @@ fn write<W: Write>(
     let writer = Writer::new(into, options).map_err(explain)?;
     let mut encoder = Encoder::new(writer, snapshot.dbs());
     encoder.remarks(host.used_memory(), b"0").map_err(explain)?;
-    if let Some(place) = persistence.last_place() {
-        encoder.place(&place).map_err(explain)?;
+    if let Some(position) = persistence.last_position() {
+        encoder.position(&position).map_err(explain)?;
     } else if let Some(db) = stream_db {
         encoder.stream_db(db).map_err(explain)?;
     }
@@ -156,18 +156,18 @@ fn write<W: Write>(
     Ok((into, Saved { keys, bytes }))
 }
 
-/// Where SAVE writes to, unless something else is there.
+/// Returns the path for SAVE, unless it must not be replaced.
 fn checked_path(persistence: &Persistence, settings: &Settings) -> Result<PathBuf, SaveError> {
     let path = snapshot_path(settings);
     if OwnFiles::of(settings, persistence.start_dir()).has(&path) {
         let reason = "is a place of the server's own files: choose another dir or dbfilename";
-        return Err(SaveError::Place { path, reason });
+        return Err(SaveError::ForbiddenPath { path, reason });
     }
     match is_replaceable(&path) {
         Ok(true) => Ok(path),
         Ok(false) => {
             let reason = "is no snapshot, and nothing else is replaced";
-            Err(SaveError::Place { path, reason })
+            Err(SaveError::ForbiddenPath { path, reason })
         }
         Err(source) => Err(SaveError::Io { action: "read", path, source }),
     }
@@ -188,25 +188,25 @@ fn options_for(
     }
 }
 
-/// The file under construction, or what replicas get in place of one.
+/// Encoder of a file, or of its equivalent for replicas.
 pub struct Encoder<W> {
     writer: Writer<W>,
-    /// The database that the last key belonged to.
+    /// Database of the last key.
     db: Option<DbIndex>,
     /// Databases whose sizes have not been written yet.
     dbs: Vec<SavedDb>,
 }
 
 impl<W: Write> Encoder<W> {
-    /// Begins with the size of each database.
+    /// Creates an encoder that begins with the size of each database.
     pub fn new(writer: Writer<W>, dbs: &[SavedDb]) -> Self {
         Self { writer, db: None, dbs: dbs.to_vec() }
     }
 
-    /// What Redis writes about itself; tools show it.
+    /// Writes the auxiliary fields that Redis writes about itself; tools show them.
     ///
     /// # Errors
-    /// When the file cannot be written, as below.
+    /// When the file cannot be written.
     pub fn remarks(&mut self, used: u64, aof_base: &[u8]) -> tierce_rdb::Result<()> {
         let seconds = crate::clock::unix_ms() / 1000;
         self.writer.aux(b"redis-ver", crate::REDIS_VERSION.as_bytes())?;
@@ -217,15 +217,15 @@ impl<W: Write> Encoder<W> {
         self.writer.aux(values::VERSION_REMARK, crate::VERSION.as_bytes())
     }
 
-    /// Writes where the data are in a stream, in the words of Redis.
-    fn place(&mut self, place: &StreamPlace) -> tierce_rdb::Result<()> {
-        let StreamPlace { stream, offset, db } = place;
+    /// Writes the replication id and offset of the data, as Redis does.
+    fn position(&mut self, position: &StreamPosition) -> tierce_rdb::Result<()> {
+        let StreamPosition { stream, offset, db } = position;
         self.stream_db(*db)?;
         self.writer.aux(values::STREAM_NAME_REMARK, stream)?;
         self.writer.aux(values::STREAM_OFFSET_REMARK, offset.to_string().as_bytes())
     }
 
-    /// Writes which database the stream behind the file has selected.
+    /// Writes the database that the stream after the file has selected.
     fn stream_db(&mut self, db: DbIndex) -> tierce_rdb::Result<()> {
         self.writer.aux(values::STREAM_DB_REMARK, db.get().to_string().as_bytes())
     }
@@ -238,10 +238,10 @@ impl<W: Write> Encoder<W> {
         code::write(&mut self.writer, code)
     }
 
-    /// Ends the file; how long it is.
+    /// Ends the file. Returns the writer and the length.
     ///
     /// # Errors
-    /// When it cannot be written.
+    /// When the file cannot be written.
     pub fn finish(self) -> tierce_rdb::Result<(W, u64)> {
         let bytes = self.writer.offset();
         Ok((self.writer.finish()?, bytes))
@@ -259,11 +259,11 @@ impl<W: Write> Encoder<W> {
         values::write(self.writer.entry(entry.key, &attributes(entry.deadline_ms)), &entry.value)
     }
 
-    /// Writes a large collection, slice by slice. `explain` says what it means that writing fails, and
-    /// `after` is called behind each slice.
+    /// Writes a large collection, slice by slice. `explain` converts a write error, and `after` is called after each
+    /// slice.
     ///
     /// # Errors
-    /// When that fails, or the snapshot has lost the collection, or `after` says so.
+    /// When a write or `after` fails, or the snapshot has lost the collection.
     pub fn large(
         &mut self,
         mut large: SavedLarge<'_>,
@@ -273,8 +273,8 @@ impl<W: Write> Encoder<W> {
         let head = large.head().clone();
         self.turn_to(head.db).map_err(&explain)?;
         let attributes = attributes(head.deadline_ms);
-        let place = self.writer.entry(&head.key, &attributes);
-        let value = values::begin(place, head.kind, head.len, head.fields_ms);
+        let position = self.writer.entry(&head.key, &attributes);
+        let value = values::begin(position, head.kind, head.len, head.fields_ms);
         let mut value = value.map_err(&explain)?;
         while let Some(slice) = large.next_slice()? {
             values::write_elements(&mut value, &slice).map_err(&explain)?;
@@ -297,9 +297,9 @@ impl<W: Write> Encoder<W> {
     }
 }
 
-/// The attributes of a key in a file besides its value.
+/// Returns the attributes of a key in a file.
 fn attributes(deadline_ms: Option<i64>) -> Attributes {
-    // Deadlines are positive: one that has come deletes its key.
+    // Deadlines are positive: a past one deletes its key.
     let expiry_ms = deadline_ms.map(|ms| ms.max(0) as u64);
     Attributes { expiry_ms, ..Attributes::default() }
 }

@@ -1,4 +1,4 @@
-//! The thread that carries out saves, one after the other.
+//! The thread that executes saves, one after the other.
 
 use std::sync::Arc;
 
@@ -10,7 +10,7 @@ use super::save::{Saved, save};
 use super::state::{Cause, Job, Persistence, Task};
 use crate::log::Log;
 
-/// Carries out saves until [`Persistence::end_saver`]. Uses no processor time while there is none.
+/// Executes saves until [`Persistence::end_saver`]. Uses no processor time while there is none.
 pub fn run(persistence: &Persistence, keyspace: &Arc<Keyspace>, log: &Log, host: &dyn Host) {
     loop {
         match persistence.next_task() {
@@ -21,7 +21,7 @@ pub fn run(persistence: &Persistence, keyspace: &Arc<Keyspace>, log: &Log, host:
                 match persistence.begin(keyspace, &mut locks, now_ms, Cause::Background, None) {
                     Ok(begun) => host.note_latency("snapshot", begun.pause),
                     Err(SaveError::Snapshot(SnapshotError::Busy(_))) => persistence.put_off(),
-                    // If another thread was faster, there is a save all the same.
+                    // Another thread was faster, so there is a save.
                     Err(_) => {}
                 }
             }
@@ -34,7 +34,7 @@ fn carry_out(persistence: &Persistence, keyspace: &Keyspace, log: &Log, host: &d
     let Job { save_id, cause, mut snapshot, target } = job;
     let outcome = save(persistence, host, &mut snapshot, target);
     let extra_bytes = keyspace.snapshot_memory().map_or(0, |memory| memory.peak);
-    // Before the end is announced, so that a listener can begin the next one.
+    // Drop it before the end is announced, so that a listener can begin the next save.
     drop(snapshot);
     persistence.finish((save_id, cause), &outcome, extra_bytes);
     persistence.decide_on_writes(&host.settings());

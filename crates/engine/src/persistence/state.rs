@@ -1,4 +1,4 @@
-//! What is known about saves: the running one, the last one, and the clients that wait.
+//! State of saves: the running one, the last one, and the waiting clients.
 
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering::Relaxed};
@@ -6,7 +6,9 @@ use std::sync::{Arc, OnceLock};
 use std::time::{Duration, Instant};
 
 use parking_lot::{Condvar, Mutex};
-use tierce_keyspace::{Keyspace, SHARD_PATIENCE, ShardLocks, Snapshot, SnapshotError, StreamPlace};
+use tierce_keyspace::{
+    Keyspace, SHARD_PATIENCE, ShardLocks, Snapshot, SnapshotError, StreamPosition,
+};
 
 use super::backup::Backup;
 use super::error::SaveError;
@@ -15,107 +17,107 @@ use super::points::{self, Situation};
 use super::save::{CopySink, Saved, Target};
 use tierce_config::{DirectiveId, SavePoint, Settings};
 
-/// A scheduled save that could not begin is tried again after so long.
+/// Delay before another attempt of a scheduled save that could not begin.
 const PUT_OFF_FOR: Duration = Duration::from_secs(1);
 
-/// So often [`Persistence::patience`] doubles: up to three seconds.
+/// Maximum number of doublings of [`Persistence::patience`]: up to three seconds.
 const DOUBLINGS_MAX: u32 = 5;
 
-/// Names a save, for clients that wait for its end.
+/// Id of a save, for clients that wait for its end.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct SaveId(u64);
 
-/// Why there is a save.
+/// Cause of a save.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Cause {
     /// SAVE: a client waits for it.
     Foreground,
     /// BGSAVE, or a save point.
     Background,
-    /// BACKUP: a copy for other purposes. The state of saves does not change.
+    /// BACKUP: a copy for other purposes, which does not change the state of saves.
     Backup,
-    /// A full copy for replicas. The same.
+    /// A full copy for replicas, which does not change the state of saves either.
     Copy,
-    /// The server ends.
+    /// Shutdown of the server.
     Shutdown,
 }
 
 /// A save that has begun.
 #[derive(Clone, Copy, Debug)]
 pub struct Begun {
-    /// Its name.
+    /// Its id.
     pub save_id: SaveId,
-    /// For how long its beginning locked all shards.
+    /// Time for which its begin locked all shards.
     pub pause: Duration,
 }
 
-/// How a save ended; an error as text, for it goes to several places.
+/// Outcome of a save. An error is text, because several receivers need it.
 pub type Outcome = Result<(), String>;
 
-/// A save that has begun and that the saver has to carry out.
+/// A save that has begun and waits for the saver.
 pub(super) struct Job {
     pub(super) save_id: SaveId,
     pub(super) cause: Cause,
     pub(super) snapshot: Snapshot,
-    /// Where it goes.
+    /// Its destination.
     pub(super) target: Target,
 }
 
 /// The running save.
 #[derive(Clone, Copy, Debug)]
 pub struct Progress {
-    /// How long it has been running.
+    /// Time since it began.
     pub elapsed: Duration,
-    /// Whether it is one that INFO calls a background save.
+    /// True if INFO calls it a background save.
     pub is_background: bool,
-    /// Keys there are to save.
+    /// Number of keys to save.
     pub keys_total: u64,
-    /// Keys saved.
+    /// Number of keys saved so far.
     pub keys: u64,
 }
 
-/// What INFO shows.
+/// Figures for INFO.
 #[derive(Clone, Debug)]
 pub struct Report {
     /// The running save.
     pub running: Option<Progress>,
-    /// Another one begins when it is over.
+    /// True if another save begins after the running one.
     pub is_scheduled: bool,
-    /// What [`Stats::changes`](tierce_keyspace::Stats::changes) was when the last snapshot began.
+    /// Value of [`Stats::changes`](tierce_keyspace::Stats::changes) when the last snapshot began.
     pub saved_changes: u64,
-    /// When the last save succeeded, or the server started, in Unix seconds.
+    /// Unix seconds of the last successful save, or of the start of the server.
     pub last_save_unix_seconds: i64,
-    /// Whether the last background save succeeded.
+    /// True if the last background save succeeded.
     pub is_last_ok: bool,
-    /// How long it took.
+    /// Its duration.
     pub last_seconds: Option<u64>,
-    /// Extra memory that it took at most.
+    /// Peak of the extra memory that it took.
     pub last_extra_bytes: u64,
-    /// For how long it locked all shards in its beginning.
+    /// Time for which its begin locked all shards.
     pub last_pause: Duration,
-    /// Saves that succeeded.
+    /// Number of successful saves.
     pub saves: u64,
-    /// What was loaded at the start.
+    /// Result of the load at the start.
     pub loaded: LoadReport,
 }
 
-/// Saves, now and so far. Shared by all workers, the saver and the main thread.
+/// State of saves. Shared by all workers, the saver and the main thread.
 pub struct Persistence {
     state: Mutex<SaveState>,
-    /// There is a job, or the saver has to end.
+    /// Signals a job, or the end of the saver.
     work: Condvar,
-    /// A save has ended.
+    /// Signals the end of a save.
     ended: Condvar,
     keys: AtomicU64,
     /// See [`Persistence::refuses_writes`].
     refuses_writes: AtomicBool,
-    /// Saves that could not begin since one did, because shards were busy.
+    /// Failed attempts to begin a save because shards were busy, since the last save began.
     busy_in_turn: AtomicU32,
     is_given_up: AtomicBool,
     /// See [`Persistence::start_dir`].
     start_dir: OnceLock<PathBuf>,
-    /// See [`Persistence::set_last_place`].
-    last_place: Mutex<Option<StreamPlace>>,
+    /// See [`Persistence::set_last_position`].
+    last_position: Mutex<Option<StreamPosition>>,
 }
 
 struct SaveState {
@@ -124,7 +126,7 @@ struct SaveState {
     running: Option<Running>,
     is_scheduled: bool,
     saver_ends: bool,
-    /// How the save with this id ended, the last one that did.
+    /// Outcome of the last ended save, with its id.
     last: Option<(SaveId, Outcome)>,
     last_failure: Option<Instant>,
     report: Report,
@@ -139,7 +141,7 @@ struct Running {
 }
 
 impl Persistence {
-    /// Nothing was saved or loaded so far.
+    /// Creates the state of a server that has saved and loaded nothing.
     pub fn new(started_unix_seconds: i64) -> Self {
         let report = Report {
             running: None,
@@ -172,46 +174,46 @@ impl Persistence {
             is_given_up: AtomicBool::new(false),
             busy_in_turn: AtomicU32::new(0),
             start_dir: OnceLock::new(),
-            last_place: Mutex::default(),
+            last_position: Mutex::default(),
         }
     }
 
-    /// The data do not change any more, and are those of this place in a stream: the last snapshot says so.
-    pub fn set_last_place(&self, place: Option<StreamPlace>) {
-        *self.last_place.lock() = place;
+    /// Sets the replication offset of the final data, which does not change any more. The last snapshot records it.
+    pub fn set_last_position(&self, position: Option<StreamPosition>) {
+        *self.last_position.lock() = position;
     }
 
-    pub(super) fn last_place(&self) -> Option<StreamPlace> {
-        *self.last_place.lock()
+    pub(super) fn last_position(&self) -> Option<StreamPosition> {
+        *self.last_position.lock()
     }
 
-    /// Says where the log and the spilled values are.
+    /// Sets the directory of the log and the spilled values.
     pub fn set_start_dir(&self, dir: PathBuf) {
         _ = self.start_dir.set(dir);
     }
 
-    /// The data directory of the start. `dir` may be another one since.
+    /// Returns the data directory of the start. `dir` may have been changed since.
     pub fn start_dir(&self) -> &Path {
         self.start_dir.get().map_or(Path::new("."), PathBuf::as_path)
     }
 
-    /// Whether writes are refused because the last background save failed.
+    /// Returns true if writes are refused because the last background save failed.
     #[inline]
     pub fn refuses_writes(&self) -> bool {
         self.refuses_writes.load(Relaxed)
     }
 
-    /// The time for which a background save waits for busy shards. It is short, as a program may hold a shard without end
-    /// and long commands queue behind the save. It doubles with each vain try, or overlapping long commands would keep
-    /// the save from ever beginning.
+    /// Returns how long a background save waits for busy shards. It is short, because a program may lock a shard
+    /// forever, and long commands queue behind the save. It doubles with each failed attempt: otherwise overlapping
+    /// long commands could delay the save forever.
     pub fn patience(&self) -> Duration {
         SHARD_PATIENCE * (1 << self.busy_in_turn.load(Relaxed).min(DOUBLINGS_MAX))
     }
 
-    /// Begins a save of what `locks` sees now. The saver carries it out.
+    /// Begins a save of the data that `locks` sees now. The saver executes it.
     ///
     /// # Errors
-    /// [`SaveError::InProgress`], if there is one.
+    /// [`SaveError::InProgress`], if a save is running.
     pub fn begin(
         &self,
         keyspace: &Arc<Keyspace>,
@@ -224,12 +226,11 @@ impl Persistence {
         self.begin_for(keyspace, locks, now_ms, (cause, target), || {})
     }
 
-    /// Begins a full copy of what `locks` sees now, for replicas. `moment` is called when all shards are locked; see
-    /// [`Snapshot::begin_at`].
+    /// Begins a full copy for replicas of the data that `locks` sees now. `moment` is called while all shards are
+    /// locked; see [`Snapshot::begin_at`].
     ///
     /// # Errors
-    /// [`SaveError::InProgress`], if there is a save; then nothing is done with the sink, and `moment` may have been
-    /// called in vain.
+    /// [`SaveError::InProgress`], if a save is running. The sink is unused then, but `moment` may have been called.
     pub fn begin_copy(
         &self,
         keyspace: &Arc<Keyspace>,
@@ -249,7 +250,7 @@ impl Persistence {
         (cause, target): (Cause, Target),
         moment: impl FnOnce(),
     ) -> Result<Begun, SaveError> {
-        // Not under the lock of the state: a thread that waits for that may hold a shard.
+        // The lock of the state is not taken here: a thread that waits for it may hold a shard.
         let snapshot = match Snapshot::begin_at(keyspace, locks, now_ms, moment) {
             Err(SnapshotError::InProgress) => return Err(SaveError::InProgress),
             Err(SnapshotError::Busy(busy)) => {
@@ -262,7 +263,7 @@ impl Persistence {
         let pause = snapshot.pause();
         let mut state = self.state.lock();
         if state.running.is_some() {
-            // The last one is just being booked. Ending the snapshot locks shards.
+            // Another save is just being recorded. Dropping a snapshot locks shards, so release the state first.
             drop(state);
             drop(snapshot);
             return Err(SaveError::InProgress);
@@ -284,13 +285,13 @@ impl Persistence {
         Ok(Begun { save_id, pause })
     }
 
-    /// Begins a background save as soon as there is none running.
+    /// Schedules a background save, which begins as soon as none is running.
     pub fn schedule(&self) {
         self.state.lock().is_scheduled = true;
         self.work.notify_one();
     }
 
-    /// Has the save that is scheduled begin later, and waits, unless there is something else to do.
+    /// Postpones the scheduled save and waits, unless there is other work.
     pub(super) fn put_off(&self) {
         let mut state = self.state.lock();
         state.is_scheduled = true;
@@ -299,7 +300,7 @@ impl Persistence {
         }
     }
 
-    /// The save point that asks for a save now.
+    /// Returns the save point that is due now.
     pub fn due(
         &self,
         settings: &Settings,
@@ -319,10 +320,10 @@ impl Persistence {
         points::due(settings.save_points(), situation)
     }
 
-    /// Waits for the end of a save. Not for workers.
+    /// Waits for the end of a save. Workers must not call it.
     ///
     /// # Errors
-    /// When it failed, the reason.
+    /// The reason of the failure, if the save failed.
     pub fn wait(&self, save_id: SaveId) -> Outcome {
         let mut state = self.state.lock();
         loop {
@@ -334,7 +335,7 @@ impl Persistence {
         }
     }
 
-    /// All that INFO shows.
+    /// Returns the figures for INFO.
     pub fn report(&self) -> Report {
         let state = self.state.lock();
         let progress = |running: &Running| Progress {
@@ -350,15 +351,15 @@ impl Persistence {
         }
     }
 
-    /// Notes what was loaded; the data are what the file has, so nothing has changed since.
+    /// Records a load. The data equals the file, so nothing counts as changed since.
     pub fn note_loaded(&self, loaded: LoadReport, changes: u64) {
         let mut state = self.state.lock();
         state.report.loaded = loaded;
         state.report.saved_changes = changes;
     }
 
-    /// Decides again whether writes are refused: to be called when a save has ended, and when
-    /// `save` or `stop-writes-on-bgsave-error` changes.
+    /// Decides again if writes are refused. Must be called when a save has ended, and when `save` or
+    /// `stop-writes-on-bgsave-error` changes.
     pub fn decide_on_writes(&self, settings: &Settings) {
         const STOP: DirectiveId = DirectiveId::of("stop-writes-on-bgsave-error");
         let is_last_ok = self.state.lock().report.is_last_ok;
@@ -366,8 +367,7 @@ impl Persistence {
         self.refuses_writes.store(wanted && !is_last_ok, Relaxed);
     }
 
-    /// Ends the running save without a file, if there is one, and returns when it has ended. Not for
-    /// workers.
+    /// Aborts the running save, if there is one, and waits for its end. Workers must not call it.
     pub fn give_up(&self) {
         let mut state = self.state.lock();
         while state.running.is_some() {
@@ -376,13 +376,12 @@ impl Persistence {
         }
     }
 
-    /// What [`Stats::changes`](tierce_keyspace::Stats::changes) was when the last snapshot began that
-    /// is on disk.
+    /// Returns the value of [`Stats::changes`](tierce_keyspace::Stats::changes) when the last snapshot on disk began.
     pub fn saved_changes(&self) -> u64 {
         self.state.lock().report.saved_changes
     }
 
-    /// Has [`run_saver`](super::run_saver) return, after the running save.
+    /// Makes [`run_saver`](super::run_saver) return after the running save.
     pub fn end_saver(&self) {
         self.state.lock().saver_ends = true;
         self.work.notify_one();
@@ -396,7 +395,7 @@ impl Persistence {
         self.keys.store(keys, Relaxed);
     }
 
-    /// What the saver does next; waits until there is something.
+    /// Waits for the next task of the saver and returns it.
     pub(super) fn next_task(&self) -> Task {
         let mut state = self.state.lock();
         loop {
@@ -413,7 +412,7 @@ impl Persistence {
         }
     }
 
-    /// Books the end of a save.
+    /// Records the end of a save.
     pub(super) fn finish(
         &self,
         (save_id, cause): (SaveId, Cause),
@@ -441,8 +440,7 @@ impl Persistence {
                 Ok(())
             }
             Err(error) => {
-                // As in Redis, a SAVE that fails tells its client and is not held against anybody
-                // else.
+                // As in Redis, a failed SAVE is reported to its client only, and does not stop the writes of others.
                 if cause == Cause::Background {
                     report.is_last_ok = false;
                 }
@@ -456,7 +454,7 @@ impl Persistence {
     }
 }
 
-/// What the saver does next.
+/// Next task of the saver.
 pub(super) enum Task {
     Save(Box<Job>),
     BeginScheduled,

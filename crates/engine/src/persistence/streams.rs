@@ -1,4 +1,4 @@
-//! Streams between the keyspace and Redis' formats.
+//! Converts streams between the keyspace and Redis' formats.
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -9,10 +9,10 @@ use tierce_keyspace::log::StreamEdit;
 use tierce_keyspace::{CollectionPart, SavedCollection, StreamFields};
 use tierce_rdb as rdb;
 
-/// A copy of a stream as a file has it.
+/// Converts a stream to its form in a file.
 pub(super) fn saved(collection: &SavedCollection<'_>) -> rdb::Stream {
     let mut stream = rdb::Stream::default();
-    // Where groups and consumers stand, by their names.
+    // Indexes of groups and consumers, by their names.
     let mut groups: HashMap<&[u8], usize> = HashMap::new();
     let mut consumers: HashMap<(&[u8], &[u8]), usize> = HashMap::new();
     for part in collection.parts() {
@@ -54,7 +54,7 @@ pub(super) fn saved(collection: &SavedCollection<'_>) -> rdb::Stream {
                     deliveries: delivery.count.into(),
                 }));
             }
-            // No other edit makes a stream.
+            // No other edit occurs in a saved stream.
             _ => {}
         }
     }
@@ -73,7 +73,7 @@ fn saved_state(state: State) -> rdb::StreamState {
     }
 }
 
-/// Names are shared with the entry before, which mostly has the same.
+/// Converts fields. Names are shared with the previous entry, which mostly has the same ones.
 fn saved_fields(
     fields: StreamFields<'_>,
     before: Option<&rdb::StreamEntry>,
@@ -86,7 +86,7 @@ fn saved_fields(
     fields.enumerate().map(|(at, (name, value))| (shared(at, name), value.to_vec())).collect()
 }
 
-/// Adds a part of a file to a stream.
+/// Adds a part from a file to a stream.
 pub(super) fn load(stream: &mut Stream, part: rdb::ValuePart<'_>, limits: StreamLimits) {
     match part {
         rdb::ValuePart::StreamEntry(entry) => {

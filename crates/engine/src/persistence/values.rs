@@ -1,4 +1,4 @@
-//! Values between the keyspace and Redis' formats: files, payloads of DUMP.
+//! Converts values between the keyspace and Redis' formats: files, payloads of DUMP.
 
 use std::fs::Metadata;
 use std::io::Write;
@@ -17,13 +17,13 @@ use tierce_rdb::{
 use super::code::{self, NamedScript};
 use super::streams;
 
-/// The version of the format for a file: that of Redis 7.0, which later ones read, too, unless fields
-/// of hashes have deadlines.
+/// Returns the format version for a file: that of Redis 7.0, which later ones read too, unless fields of hashes have
+/// deadlines.
 pub fn version_for(dbs: &[SavedDb]) -> u16 {
     version_with(dbs.iter().any(|db| db.volatile_hashes > 0))
 }
 
-/// The same for a single value.
+/// Returns the format version for a single value.
 pub fn version_of(value: &SavedValue<'_>) -> u16 {
     version_with(match value {
         SavedValue::Collection(collection) => earliest_deadline_ms(collection).is_some(),
@@ -35,34 +35,34 @@ fn version_with(field_deadlines: bool) -> u16 {
     if field_deadlines { VERSION_REDIS_7_4 } else { VERSION_REDIS_7_0 }
 }
 
-/// The name of a remark before a key, of what clients of memcached have left on its value. Redis passes over
-/// remarks that it does not know, wherever they are.
+/// Name of the auxiliary field before a key with the flags and marks of memcached clients. Redis skips unknown
+/// auxiliary fields wherever they are.
 pub(super) const ITEM_REMARK: &[u8] = b"tierce-memcached";
 
-/// Names the version of Tierce that wrote the file; Redis writes no such remark.
+/// Auxiliary field with the version of Tierce that wrote the file; Redis does not write it.
 pub const VERSION_REMARK: &[u8] = b"tierce-ver";
-/// The name of the remark that says when a file was written, in seconds.
+/// Auxiliary field with the time of writing, in seconds.
 pub(super) const TIME_REMARK: &[u8] = b"ctime";
 
-/// The remark of Redis for the database that the stream behind a full copy has selected.
+/// Redis' auxiliary field for the database that the stream after a full copy has selected.
 pub(super) const STREAM_DB_REMARK: &[u8] = b"repl-stream-db";
 
-/// The remark of Redis for the name of the stream that the data belong to.
+/// Redis' auxiliary field for the replication id of the data.
 pub(super) const STREAM_NAME_REMARK: &[u8] = b"repl-id";
 
-/// The remark of Redis for how many bytes of that stream the data correspond to.
+/// Redis' auxiliary field for the replication offset of the data.
 pub(super) const STREAM_OFFSET_REMARK: &[u8] = b"repl-offset";
 
-/// The text of [`ITEM_REMARK`]: the flags, and a number with bit 0 for a stale value and bit 1 for one that
-/// some reader was told to replace.
+/// Returns the text of [`ITEM_REMARK`]: the flags, and a number with bit 0 for a stale value and bit 1 for a value
+/// that some reader was told to replace.
 pub(super) fn item_text(note: ItemNote) -> String {
     let ItemNote { flags, marks } = note;
     format!("{flags} {}", u8::from(marks.stale) | u8::from(marks.won) << 1)
 }
 
-/// The latest time, in milliseconds, at which a file is believed to have been written, whatever it says: what
-/// had expired by then is left out, and a file from a host whose clock was years ahead would come without any
-/// key that has a deadline. Clocks of hosts that share a disk differ a little.
+/// Returns the latest plausible time of writing of a file, in milliseconds. Keys that had expired by the time of
+/// writing are left out, so a file from a host whose clock was years ahead would lose every key with a deadline. The
+/// margin allows for small clock differences of hosts that share a disk.
 pub fn written_ms_max(file: &Metadata) -> i64 {
     const DIFFERENCE_MAX: Duration = Duration::from_secs(24 * 60 * 60);
     let changed = file.modified().ok().and_then(|at| at.duration_since(UNIX_EPOCH).ok());
@@ -76,33 +76,33 @@ fn item_of(text: &str) -> Option<ItemNote> {
     Some(ItemNote { flags: flags.parse().ok()?, marks })
 }
 
-/// A remark in a file, as far as it concerns what is loaded.
+/// An auxiliary field, as far as it concerns the load.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub enum Remark<'a> {
-    /// The attributes of the next key besides its value.
+    /// Metadata of the next key.
     Item(ItemNote),
-    /// When the file was written. What had expired by then stays so, also where the clock is earlier now.
+    /// Time of writing. A key that had expired by then stays expired, even if the clock is earlier now.
     Written {
         /// Unix time in milliseconds.
         ms: i64,
     },
-    /// The database that the stream has selected which goes on behind a full copy.
+    /// Database that the stream after a full copy has selected.
     StreamDb(usize),
-    /// The name of the stream that the data belong to.
+    /// Replication id of the data.
     StreamName([u8; STREAM_NAME_LEN]),
-    /// How many bytes of that stream the data correspond to.
+    /// Replication offset of the data.
     StreamOffset(u64),
-    /// A script that clients call by its name.
+    /// A named script.
     Script(NamedScript<'a>),
-    /// Anything else.
+    /// Any other field.
     Other,
 }
 
 impl<'a> Remark<'a> {
-    /// Reads one.
+    /// Decodes an auxiliary field.
     ///
     /// # Errors
-    /// What it says, if a later version may have written it.
+    /// A description of the field, if a later version may have written it.
     pub fn read(name: &[u8], bytes: &'a [u8]) -> std::result::Result<Self, String> {
         let text = String::from_utf8_lossy(bytes);
         match name {
@@ -125,7 +125,7 @@ impl<'a> Remark<'a> {
     }
 }
 
-/// The type of a collection in the format.
+/// Returns the type of a collection in the format.
 fn saved_kind(kind: CollectionKind) -> Kind {
     match kind {
         CollectionKind::List => Kind::List,
@@ -155,8 +155,8 @@ pub fn write<W: Write>(writer: ValueWriter<'_, W>, value: &SavedValue<'_>) -> Re
     }
 }
 
-/// Begins a collection other than a stream. `earliest_ms` is the first deadline of a field, if there are some, which
-/// needs a version of the format that knows them.
+/// Begins a collection other than a stream. `earliest_ms` is the earliest deadline of a field, if any. It requires a
+/// format version with field deadlines.
 pub(super) fn begin<W: Write>(
     writer: ValueWriter<'_, W>,
     kind: CollectionKind,
@@ -182,7 +182,7 @@ pub(super) fn write_elements<W: Write>(
     })
 }
 
-/// The deadline of a field, which is positive in a file: 0 means none.
+/// Returns the deadline of a field in the format, where 0 means none, so it must be positive.
 fn field_ms(deadline_ms: i64) -> u64 {
     deadline_ms.max(1) as u64
 }
@@ -195,22 +195,22 @@ fn earliest_deadline_ms(collection: &SavedCollection<'_>) -> Option<i64> {
     fields.flatten().min()
 }
 
-/// Why the bytes of a value are none, though their checksum may be right.
+/// Reason why the bytes of a value are invalid, even if their checksum is right.
 #[derive(Debug, thiserror::Error)]
 pub enum Flaw {
-    /// They are not what the format has there.
+    /// They violate the format.
     #[error(transparent)]
     Format(#[from] tierce_rdb::Error),
-    /// A collection has something twice that it can have once.
+    /// A collection has a unique item twice.
     #[error("it has the same {0} twice")]
     Twice(&'static str),
-    /// A collection other than a stream has no elements. There are no such keys.
+    /// A collection other than a stream has no elements. Such keys do not exist.
     #[error("it has no elements")]
     Empty,
 }
 
-/// A collection that is being put together from the parts of a file, apart from the keyspace: nothing
-/// there changes before all of it is known to be sound.
+/// A collection that is assembled from the parts of a file outside of the keyspace. The keyspace changes only once
+/// the whole value is known to be valid.
 #[derive(Debug)]
 pub struct Assembly {
     collection: Collection,
@@ -218,7 +218,7 @@ pub struct Assembly {
 }
 
 impl Assembly {
-    /// An empty one; `None` for what is no collection or not supported.
+    /// Creates an empty collection. Returns `None` for a type that is not a supported collection.
     pub fn begin(kind: Kind, limits: Limits) -> Option<Self> {
         let kind = match kind {
             Kind::List => CollectionKind::List,
@@ -234,7 +234,7 @@ impl Assembly {
     /// Adds a part.
     ///
     /// # Errors
-    /// If it is there already and can be there once. Of streams, the decoder sees to that.
+    /// If it is a duplicate of a unique item. For streams, the decoder checks this.
     pub fn add(&mut self, part: ValuePart<'_>) -> Result<(), Flaw> {
         let Self { collection, limits } = self;
         let (is_new, what) = match (collection, part) {
@@ -262,12 +262,12 @@ impl Assembly {
         if is_new { Ok(()) } else { Err(Flaw::Twice(what)) }
     }
 
-    /// What was put together.
+    /// Returns the collection.
     ///
     /// # Errors
-    /// If that is nothing.
+    /// If it is empty.
     pub fn finish(self) -> Result<Collection, Flaw> {
-        // A stream without entries is one all the same.
+        // A stream may have no entries.
         let stays = self.collection.len() > 0 || self.collection.kind() == CollectionKind::Stream;
         if stays { Ok(self.collection) } else { Err(Flaw::Empty) }
     }

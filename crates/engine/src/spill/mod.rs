@@ -3,8 +3,8 @@
 //! `spiller` is a thread that moves cold values to disk before memory runs short, and cleans up there.
 //! Commands that need a value read it back.
 //!
-//! Writers that outpace the disk are throttled: while memory is beyond its limit they wait, until the
-//! spiller has made room or found that it cannot.
+//! Writers that outpace the disk are throttled: while memory exceeds its limit they wait until the
+//! spiller has freed memory or found that it cannot.
 
 mod spiller;
 
@@ -23,24 +23,24 @@ use crate::eviction::Room;
 use spiller::{Spiller, Work};
 use tierce_config::{DirectiveId, Settings};
 
-/// The thread, and its state for others.
+/// The spiller thread and its shared state.
 pub struct Spill {
     keyspace: Arc<Keyspace>,
     durable_log: Arc<DurableLog>,
-    /// What reads for sessions.
+    /// Driver of the sessions' reads.
     driver: OnceLock<ReadDriver>,
-    /// How much is written at once, if not what is usual.
+    /// Upper bounds of a single write, if they differ from the defaults.
     limits: OnceLock<ColdLimits>,
     spiller: Mutex<Option<Spiller>>,
     demand: Arc<Demand>,
 }
 
-/// State shared by the spiller and the threads that need room.
+/// State shared by the spiller and the threads that need memory.
 #[derive(Default)]
 struct Demand {
-    /// Memory is beyond its limit, and no value can go to disk.
+    /// Memory exceeds its limit, and no value can go to disk.
     is_stuck: AtomicBool,
-    /// A writer needs room, or the spiller has to end.
+    /// Requests to the spiller: a writer needs memory, or the spiller has to end.
     calls: Mutex<Calls>,
     called: Condvar,
 }
@@ -52,18 +52,18 @@ struct Calls {
 }
 
 impl Spill {
-    /// For these keys, whose log may refer to their values on disk.
+    /// Creates the spill state of a keyspace, whose log may refer to values on disk.
     pub fn new(keyspace: Arc<Keyspace>, durable_log: Arc<DurableLog>) -> Self {
         let (driver, limits) = (OnceLock::new(), OnceLock::new());
         let (spiller, demand) = (Mutex::default(), Arc::default());
         Self { keyspace, durable_log, driver, limits, spiller, demand }
     }
 
-    /// Starts the thread, if values may go to disk or are there. `disk` and `dir` are for a store that
-    /// has to be made.
+    /// Starts the thread, if values may go to disk or are there. A new store is created on `disk` in
+    /// `dir`.
     ///
     /// # Errors
-    /// When there is no store to be had, or no thread.
+    /// When the store cannot be opened, or the thread cannot be started.
     pub fn start(
         &self,
         settings: &Settings,
@@ -76,9 +76,9 @@ impl Spill {
             if keyspace.eviction().policy != Policy::Spill {
                 return Ok(());
             }
-            // Before the log's threads run, which know what is wanted, there is one or there is none.
+            // Before the log's threads run, `is_wanted` is not set yet, but `is_on` is valid.
             let is_logged = self.durable_log.is_on() || self.durable_log.is_wanted();
-            // What is there may belong to a log that still counts.
+            // Existing values may belong to a log that is still authoritative.
             if is_logged
                 && !self.durable_log.sync_if_complete().is_ok_and(|is_complete| is_complete)
             {
@@ -102,7 +102,7 @@ impl Spill {
         Ok(())
     }
 
-    /// Has no more written at once than this; before the threads are started.
+    /// Limits the size of a single write. Call it before the threads are started.
     pub fn set_limits(&self, limits: ColdLimits) {
         self.limits.get_or_init(|| limits);
     }
@@ -111,7 +111,7 @@ impl Spill {
         self.limits.get().copied().unwrap_or_default()
     }
 
-    /// Ends the thread. Waiting sessions are not notified any more.
+    /// Ends the thread. Waiting sessions are no longer notified.
     pub fn stop(&self) {
         drop(self.spiller.lock().take());
         if let Some(store) = self.keyspace.cold_store() {
@@ -119,7 +119,7 @@ impl Spill {
         }
     }
 
-    /// Chooses the driver of reads for sessions: the configured one, or one that works.
+    /// Chooses the driver of the sessions' reads: the configured one, or one that works.
     fn choose_driver(&self, settings: &Settings, operator: &dyn Operator) -> Result<(), String> {
         const READS: DirectiveId = DirectiveId::of("spill-reads");
         let driver = match settings.word(READS) {
@@ -138,12 +138,12 @@ impl Spill {
         Ok(())
     }
 
-    /// What reads for sessions, once values may be on disk.
+    /// Returns the driver of the sessions' reads, once values may be on disk.
     pub fn driver(&self) -> Option<ReadDriver> {
         self.driver.get().copied()
     }
 
-    /// What a command that may add data shall do while memory is beyond its limit.
+    /// Tells a command that may add data what to do while memory exceeds its limit.
     #[cold]
     pub fn room(&self) -> Room {
         if self.demand.is_stuck.load(Relaxed) {
@@ -153,7 +153,7 @@ impl Spill {
         Room::Soon
     }
 
-    /// Whether memory is beyond its limit and the spiller on its way to change that.
+    /// Returns true if memory exceeds its limit and the spiller is freeing some.
     pub fn is_making_room(&self) -> bool {
         let is_making_room =
             self.keyspace.is_short_of_memory() && !self.demand.is_stuck.load(Relaxed);
@@ -163,7 +163,7 @@ impl Spill {
         is_making_room
     }
 
-    /// Whether values are on disk, or may go there. A store that a start has opened without finding any
+    /// Returns true if values are on disk, or may go there. A store that was opened empty at the start
     /// does not count.
     pub fn may_have_values_on_disk(&self) -> bool {
         self.keyspace.eviction().policy == Policy::Spill
@@ -172,7 +172,7 @@ impl Spill {
 }
 
 impl Demand {
-    /// Has the spiller look at once.
+    /// Makes the spiller check at once.
     fn call(&self) {
         let mut calls = self.calls.lock();
         if !calls.room {
@@ -181,7 +181,7 @@ impl Demand {
         }
     }
 
-    /// Waits until called, at most so long. Whether the end has come.
+    /// Waits for a call, at most `patience`. Returns true if the spiller must end.
     fn await_call(&self, patience: Duration) -> bool {
         let mut calls = self.calls.lock();
         if !calls.room && !calls.ends && !patience.is_zero() {
@@ -191,15 +191,15 @@ impl Demand {
         calls.ends
     }
 
-    /// Has the spiller end, or allows another one to begin.
+    /// Ends the spiller, or allows another one to begin.
     fn set_end(&self, ends: bool) {
         self.calls.lock().ends = ends;
         self.called.notify_all();
     }
 }
 
-/// The store of a server without a log. What is in it means nothing to the next one; and what belongs to
-/// a log that is not used today is elsewhere.
+/// Returns the directory of the store of a server without a log. Its content is useless to the next
+/// start. Values of an unused log are in another directory.
 fn unlogged_dir(dir: &Path) -> std::path::PathBuf {
     dir.join("cold-unlogged")
 }
@@ -211,7 +211,7 @@ fn open_new(
 ) -> Result<Arc<ColdStore>, tierce_storage::Error> {
     let dir = if is_logged { cold_dir(dir) } else { unlogged_dir(dir) };
     let store = ColdStore::open(disk, dir, ColdOptions::default())?;
-    // Nothing refers to what may be there.
+    // Nothing refers to old values in it.
     store.finish_recovery()?;
     Ok(Arc::new(store))
 }

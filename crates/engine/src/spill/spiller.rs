@@ -1,19 +1,19 @@
 //! The thread that moves cold values to disk before memory runs short.
 //!
-//! It begins when less than [`BEGIN`] of the limit is free and goes on until [`END`] of it is, so that it
-//! writes values in large batches. Values that are on disk already are only dropped from memory.
+//! It begins when less than [`BEGIN`] of the limit is free and continues until [`END`] of it is, so that it writes
+//! values in large batches. Values that are on disk already are only dropped from memory.
 //!
-//! As under every other policy, the limit is about counted memory. Moving more values does not reduce the rest,
-//! which is buffers and what the allocator cannot give back: holes in pages that are in use stay holes.
-//! [`crate::memory`] makes threads return what can be returned.
+//! As under every other policy, the limit applies to counted memory. Moving more values does not reduce the rest:
+//! buffers, and holes in pages that are in use, which the allocator cannot return. [`crate::memory`] makes threads
+//! return memory where possible.
 //!
-//! When it has nothing to do it cleans up. It removes segments without live values, but not before
-//! the log that says so is on the device, because until then a crash would bring the old state back;
-//! and not while there is a snapshot, which may still need them. If less than half of a segment is
-//! live, it moves the live values elsewhere. So the disk holds at most about twice the live data.
+//! When it is idle it cleans up. It removes segments without live values once the log that no longer refers to them is
+//! durable. Before that a crash would bring the old state back. It also waits for a running snapshot, which may need
+//! them. If less than half of a segment is live, it moves the live values elsewhere. So the disk holds at most about
+//! twice the live data.
 //!
-//! **A full disk.** No values are moved to a disk that has little more space than the store's reserve and compaction of
-//! the log need. So deletes are still logged there, and segments can be cleaned: as many at a time as there is room for.
+//! **A full disk.** Values are not moved to a disk that has little more space than the store's reserve and compaction
+//! of the log need. So deletes are still logged there, and segments can be cleaned, as many at a time as fit.
 
 use std::io;
 use std::ops::Range;
@@ -30,57 +30,57 @@ use tierce_storage::{ColdLimits, ColdStore, Durable, Origin};
 use super::Demand;
 use crate::durability::{DurableLog, Operator, Severity};
 
-/// One part in this many of the limit. Between the two are values for a few writes at a small limit of 40 MB; and
-/// a 32nd is what data falls behind the limit at most.
+/// Parts of the limit, as divisors. The range between the two holds a few writes' values at a small limit of 40 MB. At
+/// most a 32nd of the limit stays unused for data.
 const BEGIN: u64 = 64;
 const END: u64 = 32;
 
-/// Values are written in batches of about this many bytes.
+/// Approximate size of a batch of values.
 const BATCH_BYTES: usize = 1 << 20;
 
-/// After this many looks at shards in which nothing could go, nothing can.
+/// Number of shard visits without a value to move after which the search ends.
 const VAIN_LOOKS_MAX: usize = 2048;
 
-/// Room is made for at most so long at a time: there are segments to clean, too.
+/// Maximum duration of one round of moving values, because there are segments to clean, too.
 const ROUND: Duration = Duration::from_millis(25);
 
-/// Between two looks at memory without a request.
+/// Interval of memory checks without a request.
 const CHECK_EVERY: Duration = Duration::from_millis(5);
 
-/// The same while there is no limit, or another policy.
+/// Interval of memory checks without a limit, or under another policy.
 const IDLE_CHECK_EVERY: Duration = Duration::from_millis(200);
 
-/// Between two looks at the segments.
+/// Interval of segment checks.
 const CLEAN_EVERY: Duration = Duration::from_millis(500);
 
-/// When nothing that is in memory can go.
+/// Pause when nothing in memory can be moved.
 const PAUSE_IN_VAIN: Duration = Duration::from_millis(100);
 
-/// After a failure of the disk.
+/// Pause after a failure of the disk.
 const PAUSE_AFTER_FAILURE: Duration = Duration::from_millis(100);
 
-/// So long what is in busy shards is waited for, before writers are told that nothing can go.
+/// Time to wait for values in busy shards before writers are told that nothing can be moved.
 const BUSY_PATIENCE: Duration = Duration::from_secs(1);
 
-/// After a vain try to pass all shards, to remove segments.
+/// Pause after a failed attempt to pass all shards before a removal of segments.
 const PAUSE_OF_REMOVAL: Duration = Duration::from_secs(5);
 
-/// Between two passes over all keys, if the first one has left out busy shards: their segments are as sparse as before.
-/// It doubles with each of them.
+/// Pauses between two cleaning passes when the first one left out busy shards: the segments are as sparse as before.
+/// The pause doubles with each such pass.
 const CLEAN_BUSY_EVERY: Range<Duration> = Duration::from_secs(1)..Duration::from_secs(30);
 
-/// A segment is cleaned when less than this part of it counts.
+/// Live part of a segment below which it is cleaned.
 const SPARSE: f64 = 0.5;
 
-/// A pass over all keys is worth while when at least this part of the segments can be cleaned.
+/// Divisor of the segments: a pass over all keys is worthwhile when at least this part of them can be cleaned.
 const SPARSE_PART: u64 = 8;
 
-/// What the thread works on.
+/// Inputs of the thread.
 pub(super) struct Work {
     pub(super) keyspace: Arc<Keyspace>,
     pub(super) durable_log: Arc<DurableLog>,
     pub(super) demand: Arc<Demand>,
-    /// How much is written at once.
+    /// Upper bounds of a single write.
     pub(super) limits: ColdLimits,
     /// The receiver of failures.
     pub(super) operator: Arc<dyn Operator>,
@@ -106,26 +106,26 @@ impl Drop for Spiller {
     fn drop(&mut self) {
         self.demand.set_end(true);
         if let Some(thread) = self.thread.take() {
-            // A panic was reported when it happened.
+            // The panic was reported when it happened.
             let _ = thread.join();
         }
     }
 }
 
-/// What the thread keeps from one turn to the next.
+/// State of the thread between rounds.
 struct SpillerState {
     batch: SpillBatch,
     cleaning: Option<Cleaning>,
     cleaned: Instant,
-    /// No pass over all keys begins before, and the pause that led to this.
+    /// Earliest time of the next pass over all keys, and the pause that it follows.
     cleans_again: Instant,
     clean_pause: Duration,
-    /// No segments are removed before.
+    /// Earliest time of the next removal of segments.
     removes_again: Instant,
-    /// Nothing could go but what may be in busy shards, since then.
+    /// Time since when only values in busy shards could be moved.
     busy_since: Option<Instant>,
     has_failed: bool,
-    /// Counted memory when nothing could go. Hardly anything can go now if it is the same.
+    /// Counted memory when nothing could be moved. While it is unchanged, hardly anything can.
     vain_at: Option<u64>,
 }
 
@@ -175,11 +175,11 @@ fn run(work: &Work) {
     }
 }
 
-/// Moves values to disk until memory is at `target`. How long to wait afterwards.
+/// Moves values to disk until memory is at `target`. Returns how long to wait afterwards.
 fn make_room(work: &Work, store: &ColdStore, state: &mut SpillerState, target: u64) -> Duration {
     let begun = Instant::now();
     let told = work.keyspace.told_memory();
-    // Looking for what may go costs much, and a server may be as full as this for days.
+    // The search costs much, and a server may be this full for days.
     if state.vain_at == Some(told) && !work.keyspace.is_short_of_memory() {
         work.demand.is_stuck.store(false, Relaxed);
         return PAUSE_IN_VAIN;
@@ -211,27 +211,27 @@ fn make_room(work: &Work, store: &ColdStore, state: &mut SpillerState, target: u
             return CHECK_EVERY;
         }
         if found == 0 {
-            // A snapshot holds collections that may go when it ends, and so do busy shards.
+            // Collections of a snapshot can be moved when it ends, and so can values in busy shards.
             let may_change = has_met_busy || work.keyspace.snapshot_memory().is_some();
             state.vain_at = (!may_change).then(|| work.keyspace.told_memory());
             return PAUSE_IN_VAIN;
         }
-        // Under a load that never ends this loop would not.
+        // Under a constant load this loop would not end.
         if work.demand.calls.lock().ends || begun.elapsed() >= ROUND {
             return Duration::ZERO;
         }
     }
 }
 
-/// The result of [`gather`].
+/// Result of [`gather`].
 struct Found {
-    /// Values that can go.
+    /// Values that can be moved.
     count: usize,
-    /// There may be more, in shards that a program holds, perhaps without end.
+    /// There may be more in shards that a program has locked, perhaps forever.
     has_met_busy: bool,
 }
 
-/// Forgets values that are on disk, and copies others for the disk.
+/// Drops values from memory that are on disk, and copies others into the batch.
 fn gather(work: &Work, batch: &mut SpillBatch, target: u64) -> Found {
     let keyspace = &*work.keyspace;
     let now_ms = crate::clock::unix_ms();
@@ -250,7 +250,7 @@ fn gather(work: &Work, batch: &mut SpillBatch, target: u64) -> Found {
     found
 }
 
-/// Writes what was gathered. How many values are on disk then that were not.
+/// Writes the batch. Returns how many values are newly on disk.
 fn write(
     work: &Work,
     store: &ColdStore,
@@ -260,7 +260,7 @@ fn write(
     if batch.is_empty() {
         return Ok(0);
     }
-    // Without a log it is unknown after a crash that it is there.
+    // Without a log, a crash loses track of these values.
     let durable = if work.durable_log.may_refer() { Durable::Yes } else { Durable::No };
     leave_room_for_log(work, store);
     let spilled = store.write(batch.values(), durable, origin).map(|places| {
@@ -271,14 +271,14 @@ fn write(
     spilled
 }
 
-/// Has the store leave compaction of the log its room.
+/// Makes the store leave free the space that compaction of the log needs.
 fn leave_room_for_log(work: &Work, store: &ColdStore) {
     if let Some(space) = store.space() {
         store.leave_free(work.durable_log.room_for_compaction(&work.keyspace, space));
     }
 }
 
-/// True if compaction of the log will make room: until then writers wait.
+/// Returns true if compaction of the log will free space; writers wait for it.
 fn log_makes_room(work: &Work, store: &ColdStore) -> bool {
     store.space().is_some_and(|space| work.durable_log.makes_room(&work.keyspace, space))
 }
@@ -291,7 +291,7 @@ fn fail(work: &Work, state: &mut SpillerState, error: &tierce_storage::Error) {
     work.demand.is_stuck.store(work.keyspace.is_short_of_memory(), Relaxed);
 }
 
-/// Removes and cleans segments. Whether there is more to clean at once.
+/// Removes and cleans segments. Returns true if there is more to clean at once.
 fn clean(work: &Work, store: &ColdStore, state: &mut SpillerState) -> bool {
     if let Err(error) = remove_dead(work, store, state) {
         let line = format_args!("Old files of spilled values cannot be removed: {error}");
@@ -333,9 +333,8 @@ fn clean(work: &Work, store: &ColdStore, state: &mut SpillerState) -> bool {
     false
 }
 
-/// Removes segments in which nothing counts any more, in this order: see which ones these are; see that
-/// no snapshot has begun before; wait until all who have made them so have logged that; have the log
-/// reach the device.
+/// Removes segments without live values. First it determines these segments, then checks that no older snapshot is
+/// running, waits until all threads have logged the changes that made them dead, and syncs the log.
 fn remove_dead(
     work: &Work,
     store: &ColdStore,
@@ -346,13 +345,13 @@ fn remove_dead(
     if dead.is_empty() || is_early || work.keyspace.snapshot_memory().is_some() {
         return Ok(());
     }
-    // With a program that goes on without end they stay.
+    // They stay if a program runs without end.
     if work.keyspace.impatient_long_locks(SHARD_PATIENCE).try_pass_shards(0).is_err() {
         state.removes_again = Instant::now() + PAUSE_OF_REMOVAL;
         return Ok(());
     }
-    // A log that has failed, or is about to make place for another one, may still refer to them, and is
-    // what the next start may have to rely on.
+    // A log that has failed, or is about to be replaced, may still refer to them, and the next start may have to rely
+    // on it.
     if !work.durable_log.sync_if_complete()? {
         return Ok(());
     }

@@ -1,4 +1,4 @@
-//! What commands do to the keyspace, with the calls that the server makes for them.
+//! Effects of commands on the keyspace, with the calls that the server makes for them.
 
 use tierce_collections::stream::{Keep, StreamId, Trim, TrimPrecision};
 use tierce_collections::{Collection, Hash, List, Set, SetLimits, SortedSet, Stream};
@@ -14,15 +14,15 @@ pub fn name((_, key): DbKey) -> [u8; 2] {
     [b'k', b'0' + key]
 }
 
-/// The name of a library or script.
+/// Returns the name of a library or script.
 pub fn code_name(number: u8) -> [u8; 2] {
     name((0, number))
 }
 
-/// Does it, as one change.
+/// Executes the write as one change.
 ///
 /// # Errors
-/// When a value on disk cannot be read; nothing has happened then.
+/// When a value on disk cannot be read; nothing has changed then.
 pub fn run(
     keyspace: &Keyspace,
     locks: &mut ShardLocks<'_>,
@@ -72,7 +72,7 @@ pub fn run(
     Ok(())
 }
 
-/// The union of two sets, where no set counts as an empty one.
+/// Returns the union of two sets. A missing set counts as empty.
 fn union(
     keyspace: &Keyspace,
     locks: &mut ShardLocks<'_>,
@@ -107,7 +107,7 @@ fn add_all(members: &mut Set, more: &Set, limits: SetLimits) {
     }
 }
 
-/// A command that does not fit the type of the key's value does nothing.
+/// Executes an edit of one key. An edit that does not fit the type of the value does nothing.
 fn run_edit(db: &mut Db<'_>, key: Key<'_>, edit: &Edit, now_ms: i64) -> Result<(), Error> {
     let at = |ttl: &Option<i64>| ttl.map_or(Expiry::Never, |ttl| Expiry::At(now_ms + ttl));
     let done: Result<(), Error> = match edit {
@@ -284,7 +284,7 @@ fn edit_stream(stream: &mut Editor<'_, Stream>, edit: &Edit, now_ms: i64) {
     }
 }
 
-/// Delivers entries that no consumer of the group has got.
+/// Delivers entries that no consumer of the group has received.
 fn deliver(stream: &mut Editor<'_, Stream>, name: &str, consumer: &str, count: usize, now: u64) {
     let (name, consumer) = (name.as_bytes(), consumer.as_bytes());
     let Some(group) = stream.group(name) else { return };

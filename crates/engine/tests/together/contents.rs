@@ -1,4 +1,4 @@
-//! What a keyspace and a snapshot hold, in the terms of the model, and what differs.
+//! Converts a keyspace and a snapshot to the model, and compares them.
 
 use std::fmt::Write as _;
 use std::rc::Rc;
@@ -14,7 +14,7 @@ use tierce_keyspace::{
 use crate::together::history::DbKey;
 use crate::together::model::{Contents, Entry, Field, Group, Id, Stream, Value, code_place};
 
-/// What anybody would see at this time. Fetches what is on disk.
+/// Returns the contents visible at this time. Reads values from disk.
 pub fn read(keyspace: &Keyspace, now_ms: i64) -> Result<Contents, String> {
     let mut contents = Contents::default();
     for db in keyspace.db_indices() {
@@ -43,7 +43,7 @@ pub fn add_code(contents: &mut Contents, code: &CodeSet) {
     }
 }
 
-/// What anybody would see of one key at this time, before fields that are due are left out.
+/// Returns the visible value of one key at this time, including fields that are due.
 pub fn read_key(
     keyspace: &Keyspace,
     db: DbIndex,
@@ -77,7 +77,7 @@ fn id(id: StreamId) -> Id {
     (id.ms, id.seq)
 }
 
-/// A copied value.
+/// Converts a copied value.
 pub fn value_of(saved: &SavedValue<'_>) -> Value {
     match saved {
         SavedValue::Collection(collection) => collection_of(collection.kind(), collection),
@@ -91,7 +91,7 @@ fn collection_of(kind: CollectionKind, saved: &SavedCollection<'_>) -> Value {
     value
 }
 
-/// One without parts.
+/// Returns a value without elements.
 pub fn empty(kind: CollectionKind) -> Value {
     match kind {
         CollectionKind::List => Value::List(Vec::new()),
@@ -154,7 +154,7 @@ fn add_to_stream(stream: &mut Stream, edit: StreamEdit<'_>) {
     }
 }
 
-/// Where two contents differ, a line for each key.
+/// Describes the differences of two contents, one line per key.
 pub fn difference(expected: &Contents, found: &Contents) -> String {
     let mut out = String::new();
     let places = expected.0.keys().chain(found.0.keys().filter(|p| !expected.0.contains_key(p)));

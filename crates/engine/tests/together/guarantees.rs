@@ -1,36 +1,36 @@
-//! What may come back after a crash.
+//! Contents that may be recovered after a crash.
 //!
-//! The contents are a list of states, one after each change. A log that counts brings back one of
-//! them: after the death of the process one that has in it everything that was acknowledged, after a power
-//! cut at least everything that was synced.
+//! The contents are a list of states, one after each change. The authoritative log recovers one of them:
+//! after the death of the process one with everything that was acknowledged, after a power cut one with at
+//! least everything that was synced.
 
 use crate::together::history::Crash;
 use crate::together::model::Contents;
 
-/// What is certain of a log.
+/// Guarantees of a log.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Held {
-    /// Up to this state changes were acknowledged.
+    /// Last state whose changes were acknowledged.
     pub written: usize,
-    /// Up to this state they are on the device.
+    /// Last state that is durable.
     pub synced: usize,
-    /// Beyond this state the log has nothing, because it was closed.
+    /// Last state in the log, if it was closed.
     pub closed: Option<usize>,
 }
 
-/// The logs there are.
+/// The existing logs.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Guarantees {
-    /// The one that changes go to.
+    /// The log that takes changes.
     pub open: Option<Held>,
-    /// The one from before, as long as the open one does not count.
+    /// The previous log, while the open one is not authoritative.
     pub former: Option<Held>,
-    /// The open one takes the place of one that has failed, and it was not switched off: what is
-    /// acknowledged meanwhile would have to come back, too.
+    /// The open log replaces a failed one that was not switched off: changes acknowledged meanwhile would
+    /// have to be recovered too.
     pub heals: bool,
 }
 
-/// All states, and what is certain of them.
+/// All states, and their guarantees.
 #[derive(Debug)]
 pub struct Past {
     pub states: Vec<Contents>,
@@ -58,7 +58,7 @@ impl Past {
         self.states.len() - 1
     }
 
-    /// Everything so far was acknowledged.
+    /// Notes that everything so far was acknowledged.
     pub fn note_written(&mut self) {
         let last = self.last();
         self.guarantees.open.iter_mut().for_each(|held| held.written = last);
@@ -67,19 +67,19 @@ impl Past {
         }
     }
 
-    /// Everything so far is on the device.
+    /// Notes that everything so far is durable.
     pub fn note_synced(&mut self) {
         let last = self.last();
         self.guarantees.open.iter_mut().for_each(|held| (held.written, held.synced) = (last, last));
     }
 
-    /// The log is closed. Another one that counted goes on to do so.
+    /// Notes that the log is closed. An authoritative one stays so.
     pub fn note_closed(&mut self) {
         self.retire();
         (self.guarantees.open, self.guarantees.heals) = (None, false);
     }
 
-    /// A log is begun beside the one that counts, which was closed before or has failed.
+    /// Notes that a log is created next to the authoritative one, which was closed or has failed.
     pub fn note_begun(&mut self) {
         self.guarantees.heals = self.guarantees.open.is_some() && self.guarantees.former.is_none();
         self.retire();
@@ -87,20 +87,20 @@ impl Past {
         self.guarantees.open = Some(Held { written: last, synced: last, closed: None });
     }
 
-    /// The open log takes nothing more. It is the one that counts, unless another one still does.
+    /// Closes the open log. It is the authoritative one, unless another one still is.
     fn retire(&mut self) {
         let last = self.last();
         let open = self.guarantees.open.map(|held| Held { closed: Some(last), ..held });
         self.guarantees.former = self.guarantees.former.or(open);
     }
 
-    /// The open log counts, with everything in it.
+    /// Notes that the open log is authoritative, with everything in it.
     pub fn note_complete(&mut self) {
         (self.guarantees.former, self.guarantees.heals) = (None, false);
         self.note_synced();
     }
 
-    /// The states that may come back. With `both` the log that is not complete may count.
+    /// Returns the states that may be recovered. With `both`, the incomplete log may be authoritative.
     fn candidates(&self, guarantees: &Guarantees, crash: Crash, both: bool) -> Vec<usize> {
         let counts = |held: &Held| {
             let first = if crash == Crash::Kill { held.written } else { held.synced };
@@ -112,8 +112,8 @@ impl Past {
         former.chain(open).collect()
     }
 
-    /// Goes on with what was found after a crash during a step before which `before` was certain; `false` if
-    /// that should not be.
+    /// Continues with the contents found after a crash during a step; `before` are the guarantees before it.
+    /// Returns `false` if these contents are not allowed.
     pub fn goes_on_with(
         &mut self,
         found: &Contents,
@@ -127,7 +127,7 @@ impl Past {
         candidates.sort_unstable();
         let place = candidates.into_iter().rev().find(|at| self.states[*at].at(now_ms) == *found);
         let Some(place) = place else { return false };
-        // What was synced stays so; what only the kernel has may still go in a power cut.
+        // Synced data stays durable. Data that only the kernel has may still be lost in a power cut.
         let synced = [before.open, before.former].into_iter().flatten().map(|held| held.synced);
         let synced = match crash {
             Crash::Kill => synced.min().unwrap_or(0).min(place),

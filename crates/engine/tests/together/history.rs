@@ -1,13 +1,13 @@
-//! Histories: lists of steps that follow from a seed.
+//! Histories: lists of steps derived from a seed.
 //!
-//! A step says all that is to be known of it in small numbers, and none refers to another one. So any
-//! steps can be left out of a history, and it is still one.
+//! A step is described completely by small numbers and refers to no other step. So any steps can be
+//! left out of a history, and it stays valid.
 
 use tierce_keyspace::CodeKind;
 
 use crate::together::model::{Stream, Value};
 
-/// A number that names an element, a member, a field, a group or a text.
+/// Number of an element, a member, a field, a group or a text.
 pub type Number = u16;
 
 /// A database and a key.
@@ -16,7 +16,7 @@ pub type DbKey = (usize, u8);
 pub const DATABASES: usize = 3;
 pub const KEYS: u8 = 6;
 
-/// Elements with these numbers: from the first, so many.
+/// Elements with consecutive numbers: the first, and their count.
 pub type Range = (Number, u8);
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -25,7 +25,7 @@ pub enum End {
     Back,
 }
 
-/// What one command does to one key.
+/// Effect of one command on one key.
 #[derive(Clone, Debug)]
 pub enum Edit {
     Set { number: Number, ttl: Option<i64> },
@@ -58,7 +58,7 @@ pub enum Edit {
 }
 
 impl Edit {
-    /// What it makes of a key that is not there.
+    /// Returns the value that the edit creates for a missing key.
     pub fn creates(&self) -> Option<Value> {
         match self {
             Self::Append(_) | Self::SetRange { .. } => Some(Value::Text(String::new())),
@@ -73,7 +73,7 @@ impl Edit {
     }
 }
 
-/// What one command does, as one change.
+/// Effect of one command, as one change.
 #[derive(Clone, Debug)]
 pub enum Write {
     Key(DbKey, Edit),
@@ -92,7 +92,7 @@ pub enum Write {
     Both([DbKey; 2], Number),
     Flush(usize),
     Swap(usize, usize),
-    /// FUNCTION LOAD and DELETE, or the like of a script by name.
+    /// FUNCTION LOAD and DELETE, or their equivalents for a named script.
     Code {
         kind: CodeKind,
         name: u8,
@@ -101,7 +101,7 @@ pub enum Write {
 }
 
 impl Write {
-    /// The keys it names.
+    /// Returns the keys that it names.
     pub fn places(&self) -> Vec<DbKey> {
         match self {
             Self::Key(place, _) => vec![*place],
@@ -113,14 +113,14 @@ impl Write {
     }
 }
 
-/// How the process ends.
+/// Kind of a crash.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Crash {
     Kill,
     PowerCut,
 }
 
-/// A call of the disk that fails.
+/// Failure of a call of the disk.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Fault {
     Write,
@@ -140,39 +140,39 @@ pub enum Step {
     Read(DbKey),
     /// Time passes.
     Wait(i64),
-    /// What the reaper does.
+    /// The reaper runs.
     Expire,
     Evict,
-    /// The log reaches the device.
+    /// The log is synced.
     Sync,
     /// A compaction of the log is requested.
     Compact,
-    /// The WAL manager of the log does what is next, so many times.
+    /// The WAL manager does so many steps.
     Keep(u8),
     SwitchLog(bool),
-    /// Cold values are copied for the disk.
+    /// Cold values are copied into a batch.
     Gather(u8),
-    /// What was copied is written, and forgotten in memory.
+    /// The batch is written, and its values are dropped from memory.
     Spill,
     /// Values in sparse segments are moved together.
     Clean,
-    /// Segments in which nothing counts are removed.
+    /// Segments without live values are removed.
     RemoveDead,
     BeginSnapshot {
         slices: bool,
     },
-    /// The snapshot goes on by some pieces. Between the slices of a large one others write.
+    /// The snapshot continues by some pieces. Other writes come between the slices of a large one.
     Save {
         pieces: u8,
         between: Vec<Write>,
     },
     /// A call of the disk fails, after so many of its kind.
     Fault(Fault, u8),
-    /// The disk has so many bytes left, or many again.
+    /// The disk has so many bytes left, or plenty again.
     Space(Option<u16>),
-    /// The process ends after so many calls of the disk.
+    /// The process crashes after so many calls of the disk.
     Crash(Crash, u16),
-    /// The process ends in an orderly way.
+    /// The process shuts down and restarts.
     Restart,
 }
 
@@ -199,7 +199,7 @@ pub fn element_range((from, count): Range) -> impl Iterator<Item = String> + Clo
     (from..from + Number::from(count)).map(element)
 }
 
-/// Chooses what happens.
+/// Random choices of a history.
 pub struct Random(tierce_harness::Random);
 
 impl Random {
@@ -224,12 +224,12 @@ impl Random {
     }
 
     fn place(&mut self) -> DbKey {
-        // Most of what happens meets in one database.
+        // Most steps use the same database.
         let db = if self.one_in(3) { self.below(DATABASES as u64) as usize } else { 0 };
         (db, self.small(KEYS.into()))
     }
 
-    /// Elements that are often those of before.
+    /// Returns elements that often repeat earlier ones.
     fn range(&mut self) -> Range {
         let count = if self.one_in(3) { 10 + self.small(20) } else { 1 + self.small(3) };
         (self.below(30) as Number, count)
@@ -244,7 +244,7 @@ impl Random {
     }
 
     fn edit(&mut self, key: u8) -> Edit {
-        // Each key has a type of its own as a rule, so that values grow old.
+        // Usually each key keeps its type, so that values live long.
         let kind = if self.one_in(12) { self.small(KEYS.into()) } else { key };
         match (kind, self.below(16)) {
             (_, 0 | 1) => Edit::Expire(Some(self.ttl())),
@@ -340,7 +340,7 @@ impl Random {
         Step::Save { pieces: 1 + self.small(3), between }
     }
 
-    /// A step other than a write.
+    /// Returns a step other than a write.
     fn other(&mut self, has_faults: bool) -> Step {
         match self.below(if has_faults { 66 } else { 60 }) {
             0..=8 => Step::Wait(1 + self.below(30) as i64),
@@ -368,7 +368,7 @@ impl Random {
     }
 }
 
-/// The history of a seed. Every other one is on a disk that never fails.
+/// Returns the history of a seed. Every other one is on a disk that never fails.
 pub fn draw(seed: u64) -> Vec<Step> {
     let mut random = Random::new(seed);
     let has_faults = seed % 2 == 1;

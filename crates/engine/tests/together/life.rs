@@ -1,5 +1,5 @@
-//! One life of the server, from its start to its end: what each step does, as the threads of the server do
-//! it, and what has to hold while it lives.
+//! One life of the server, from its start to its end: executes each step as the threads of the server
+//! would, and checks the invariants of a running server.
 
 use std::rc::Rc;
 use std::sync::Arc;
@@ -26,23 +26,23 @@ pub struct Life<'k, 'w> {
     pub keyspace: &'k Arc<Keyspace>,
     started: &'k Started,
     wal_manager: WalManager<'k>,
-    /// What the WAL manager takes for the beginning of time.
+    /// Time zero of the WAL manager.
     dawn: Instant,
-    /// Values that were copied for the disk.
+    /// Values copied for the disk.
     batch: SpillBatch,
     saving: Option<Saving>,
-    /// Time that passed for the WAL manager alone.
+    /// Extra time that passed for the WAL manager alone.
     patience: Duration,
-    /// What was asked for last: a log, or none.
+    /// Last request: true for a log.
     wants_log: bool,
-    /// How the process ends when the disk gets to the moment that was asked for.
+    /// Kind of the crash when the disk reaches the requested moment.
     doom: Option<Crash>,
 }
 
-/// More than a pass and two attempts to heal take.
+/// Number of steps, more than a pass and two attempts to heal take.
 const REST_STEPS: usize = 400;
 
-/// What is seen of the log from outside.
+/// Externally visible state of the log.
 struct Sight {
     is_on: bool,
     is_incomplete: bool,
@@ -68,7 +68,7 @@ impl<'k, 'w> Life<'k, 'w> {
         }
     }
 
-    /// Goes on with the history until the process ends. `None` at the end of the history.
+    /// Continues the history until the process ends. Returns `None` at the end of the history.
     pub fn run<'s>(
         mut self,
         steps: &mut impl Iterator<Item = (usize, &'s Step)>,
@@ -92,7 +92,7 @@ impl<'k, 'w> Life<'k, 'w> {
         Ok(None)
     }
 
-    /// On a disk that works again the log is whole, or is off, after some time.
+    /// Checks that on a working disk the log is complete, or is off, after some time.
     fn come_to_rest(&mut self) -> Result<(), Failure> {
         for _ in 0..REST_STEPS {
             let Next::After(_) = self.keep()? else { continue };
@@ -163,17 +163,17 @@ impl<'k, 'w> Life<'k, 'w> {
         Ok(())
     }
 
-    /// Changes go to a log that takes them.
+    /// Returns true if changes go to a working log.
     fn is_sound(&self) -> bool {
         self.started.durable_log.is_on() && !self.started.durable_log.has_write_error()
     }
 
-    /// What the server asks before each write.
+    /// Returns true if the server refuses writes; it checks this before each write.
     fn refuses_writes(&self) -> bool {
         self.started.durable_log.is_on() && self.started.durable_log.has_write_error()
     }
 
-    /// What was done before the log failed was acknowledged.
+    /// Notes that everything before a failure of the log was acknowledged.
     fn note_written(&mut self) {
         if self.is_sound() {
             self.world.past.note_written();
@@ -193,14 +193,14 @@ impl<'k, 'w> Life<'k, 'w> {
         self.note_written();
     }
 
-    /// A hash whose last field is due is still there for some commands until the reaper comes. Here it
-    /// comes before them.
+    /// Removes a hash whose last field is due. In the server it still exists for some commands until the
+    /// reaper runs; here the reaper runs first.
     fn reap_emptied(&self, (db, key): DbKey) {
         let (name, now_ms) = (name((db, key)), self.world.now_ms);
         let (key, mut locks) = (self.keyspace.key(&name), self.keyspace.locks());
         let db = self.keyspace.db_index(db).expect("a database");
         let mut db = locks.db(db, key.hash(), now_ms);
-        // What is on disk has no fields with deadlines.
+        // Values on disk have no fields with deadlines.
         let is_in_memory = db.peek(key).is_some_and(|entry| !entry.is_spilled());
         let is_emptied = is_in_memory
             && matches!(db.collection::<Hash>(key), Ok(Some(hash)) if hash.live_len(now_ms) == 0);
@@ -211,7 +211,7 @@ impl<'k, 'w> Life<'k, 'w> {
     }
 
     fn evict(&mut self) {
-        // Nothing is evicted to make room for writes that are refused.
+        // Nothing is evicted for writes that are refused.
         if self.refuses_writes() {
             return;
         }
@@ -231,10 +231,10 @@ impl<'k, 'w> Life<'k, 'w> {
         Sight { is_on, is_incomplete: figures.is_incomplete, passes: figures.passes }
     }
 
-    /// The WAL manager does what is next, and what that makes certain is noted.
+    /// Executes a step of the WAL manager, and records the resulting guarantees.
     fn keep(&mut self) -> Result<Next, Failure> {
         let before = self.sight();
-        // Its clock runs faster, so that it sees many seconds in a history.
+        // Its clock runs faster, so that a history covers many seconds.
         let since = Duration::from_millis(100 * self.world.age_ms());
         let next = self.wal_manager.step(self.dawn + since + self.patience);
         let after = self.sight();
@@ -252,7 +252,7 @@ impl<'k, 'w> Life<'k, 'w> {
             (false, false) if after.passes > before.passes => past.note_synced(),
             _ => {}
         }
-        // A log that was called complete, without that having been synced, may count.
+        // A log that was marked complete without a sync of the mark may be authoritative.
         self.world.may_count |= after.is_incomplete && self.world.has_newer_mark();
         self.note_written();
         let durable_log = &self.started.durable_log;
@@ -268,7 +268,7 @@ impl<'k, 'w> Life<'k, 'w> {
         self.keyspace.cold_store().expect("a store")
     }
 
-    /// As the server does. Whether it succeeded.
+    /// Writes the batch as the server does. Returns true on success.
     fn spill(&mut self) -> bool {
         let durable = if self.started.durable_log.may_refer() { Durable::Yes } else { Durable::No };
         let written = self.store().write(self.batch.values(), durable, Origin::Memory);
@@ -296,13 +296,13 @@ impl<'k, 'w> Life<'k, 'w> {
         }
         self.keyspace.locks().pass_all_shards();
         if self.started.durable_log.sync_if_complete().is_ok_and(|is_complete| is_complete) {
-            // What cannot be removed is removed by the next start.
+            // The next start removes the segments that could not be removed.
             let _ = self.store().remove(&dead);
             let _ = self.store().restore_reserve();
         }
     }
 
-    /// Takes pieces of the snapshot; between the slices of a large one others write.
+    /// Takes pieces of the snapshot. Other writes come between the slices of a large one.
     fn save(&mut self, pieces: u8, between: &[Write]) -> Result<(), Failure> {
         let mut between = between.iter();
         for _ in 0..pieces {
@@ -314,7 +314,7 @@ impl<'k, 'w> Life<'k, 'w> {
         Ok(())
     }
 
-    /// The server ends in an orderly way.
+    /// Shuts the server down.
     fn end(mut self, before: Guarantees) -> Result<Death, Failure> {
         self.saving = None;
         self.started.durable_log.request_end();
@@ -330,7 +330,7 @@ impl<'k, 'w> Life<'k, 'w> {
         Ok(Death { moment, crash: Crash::Kill, before, at: "an end".to_owned() })
     }
 
-    /// Whatever happened to the log, readers see everything that was done.
+    /// Checks that readers see every change, whatever happened to the log.
     fn check_memory(&self) -> Result<(), Failure> {
         let found = contents::read(self.keyspace, self.world.now_ms)?;
         let expected = self.world.past.latest().at(self.world.now_ms);
@@ -359,14 +359,14 @@ impl<'k, 'w> Life<'k, 'w> {
     }
 }
 
-/// Whether the cause of a write error is one that passes.
+/// Returns true if the cause of a write error is transient.
 fn is_passing(cause: &str) -> bool {
     cause.contains("no space") || cause.contains("file descriptor")
 }
 
 fn fail(disk: &tierce_storage::disk::SimDisk, fault: Fault, skip: u64) {
     use tierce_storage::disk::Fault as Of;
-    /// EMFILE.
+    /// Number of EMFILE.
     const NO_DESCRIPTOR: i32 = 24;
     match fault {
         Fault::Write => disk.inject(Of::Write, skip),

@@ -1,4 +1,4 @@
-//! Keyspace, log, compaction, expiry, values on disk and snapshots together, on a disk that fails, against a
+//! Tests of keyspace, log, compaction, expiry, values on disk and snapshots together, on a failing disk, against a
 //! model, over random histories.
 
 mod commands;
@@ -19,12 +19,12 @@ use history::{Edit, Fault as DiskFault, Step, Write};
 use tierce_harness::effort;
 use tierce_keyspace::planted::{self, Fault};
 
-/// A number from the environment.
+/// Returns a number from the environment.
 fn setting(name: &str) -> Option<u64> {
     std::env::var(name).ok().map(|value| value.parse().expect("a number"))
 }
 
-/// Runs the history of a seed; what is wrong, with the shortest history that shows it.
+/// Runs the history of a seed. An error contains the shortest history that fails.
 fn check(seed: u64) -> Result<(), String> {
     let steps = history::draw(seed);
     let Err(first) = shrink::run(seed, &steps) else { return Ok(()) };
@@ -49,13 +49,13 @@ fn contents_are_those_of_the_model_whatever_happens() {
     assert!(reports.is_empty(), "{}", reports.join("\n"));
 }
 
-/// With the fault in the code a history fails that does not fail without it. The one that failed last comes first: for
-/// some faults many do not, and it is another one only when the histories or the code have changed.
+/// Checks that with the fault in the code some history fails that does not fail without it. The seed that failed last
+/// is tried first, because some faults fail few histories. It changes only when the histories or the code change.
 fn is_found(fault: Fault, last: u64) {
     is_found_at_the_end_of(fault, iter::once(last).chain(0..2000), |_| Vec::new());
 }
 
-/// The same where histories end in some more steps.
+/// Checks this with histories that end in some more steps.
 fn is_found_at_the_end_of(
     fault: Fault,
     mut seeds: impl Iterator<Item = u64>,
@@ -80,7 +80,7 @@ fn a_flush_that_ends_all_lists_is_found() {
 
 #[test]
 fn an_expiry_that_is_not_logged_is_found() {
-    // A key is changed and expires before the pass comes to it.
+    // A key is changed and expires before the pass reaches it.
     is_found_at_the_end_of(Fault::ExpiryIsNotLogged, 0..200, |seed| {
         let set = |from| Edit::SetFields { range: (from, 2), number: 3, ttl: None };
         let key = |edit| Step::Write(Write::Key((2, (seed % 6) as u8), edit));
@@ -107,7 +107,7 @@ fn a_write_error_that_ends_too_early_is_found() {
 
 #[test]
 fn a_completion_that_is_not_repeated_is_found() {
-    // A directory is synced a dozen times on the way to a new log, and the last time may fail.
+    // A directory is synced a dozen times while a new log is created, and the last time may fail.
     is_found_at_the_end_of(Fault::CompletionIsNotRepeated, 0..200, |seed| {
         let fails = Step::Fault(DiskFault::SyncDir, (seed % 20) as u8);
         vec![Step::SwitchLog(false), Step::Keep(9), fails, Step::SwitchLog(true), Step::Keep(90)]

@@ -1,7 +1,7 @@
-//! What the contents have to be: plain maps, and what each write does to them.
+//! Model of the contents: plain maps, and the effect of each write on them.
 //!
-//! Nothing here is clever, so that it can be seen to be right. A key or field whose deadline has come is
-//! removed before anything else happens.
+//! The code is simple, so that it is obviously right. An expired key or field is removed before anything
+//! else happens.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::rc::Rc;
@@ -10,7 +10,7 @@ use tierce_keyspace::CodeKind;
 
 use crate::together::history::{DATABASES, DbKey, Edit, End, Write, element, element_range, text};
 
-/// Where a library or a script is, as if there were databases for them behind the others.
+/// Returns the key of a library or script, in pseudo-databases after the real ones.
 pub fn code_place(kind: CodeKind, name: u8) -> DbKey {
     (DATABASES + kind as usize, name)
 }
@@ -23,9 +23,9 @@ pub struct Contents(pub BTreeMap<DbKey, Rc<Entry>>);
 pub struct Entry {
     pub value: Value,
     pub deadline_ms: Option<i64>,
-    /// What a client of memcached stored with it.
+    /// Flags that a memcached client stored with it.
     pub flags: u32,
-    /// A client of memcached has called it out of date.
+    /// A memcached client has marked it as stale.
     pub is_stale: bool,
 }
 
@@ -45,7 +45,7 @@ pub struct Field {
     pub deadline_ms: Option<i64>,
 }
 
-/// Milliseconds and number.
+/// Milliseconds and sequence number.
 pub type Id = (u64, u64);
 
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -61,9 +61,9 @@ pub struct Stream {
 pub struct Group {
     pub last_delivered: Id,
     pub entries_read: Option<u64>,
-    /// When each was seen and active.
+    /// Times at which each was seen and active.
     pub consumers: BTreeMap<String, (u64, Option<u64>)>,
-    /// Who has each, since when, and how often it was delivered.
+    /// Consumer, delivery time and delivery count of each entry.
     pub pending: BTreeMap<Id, (String, u64, u32)>,
 }
 
@@ -72,7 +72,7 @@ impl Entry {
         Self { value, deadline_ms, flags: 0, is_stale: false }
     }
 
-    /// Removes fields whose deadline has come. Whether the entry is still there.
+    /// Removes expired fields. Returns true if the entry still exists.
     fn purge(&mut self, now_ms: i64) -> bool {
         if let Value::Hash(fields) = &mut self.value {
             fields.retain(|_, field| field.deadline_ms.is_none_or(|at| at > now_ms));
@@ -89,7 +89,7 @@ impl Entry {
 }
 
 impl Value {
-    /// Whether a key would not keep it.
+    /// Returns true if a key with this value would be deleted.
     pub fn is_empty(&self) -> bool {
         match self {
             Self::Text(_) | Self::Stream(_) => false,
@@ -102,19 +102,19 @@ impl Value {
 }
 
 impl Contents {
-    /// As it is seen at this time.
+    /// Returns the entry as visible at this time.
     pub fn at(&self, now_ms: i64) -> Self {
         let mut copy = self.clone();
         copy.purge(now_ms);
         copy
     }
 
-    /// Removes what is due.
+    /// Removes everything that has expired.
     pub fn purge(&mut self, now_ms: i64) {
         self.0.retain(|_, entry| !entry.is_touched_by(now_ms) || Rc::make_mut(entry).purge(now_ms));
     }
 
-    /// Leaves what every protocol knows.
+    /// Removes the attributes that only memcached knows.
     pub fn forget_attributes(&mut self) {
         for entry in self.0.values_mut() {
             let entry = Rc::make_mut(entry);
@@ -126,7 +126,7 @@ impl Contents {
         self.0.remove(place);
     }
 
-    /// What a write does.
+    /// Applies a write.
     pub fn apply(&mut self, write: &Write, now_ms: i64) {
         self.purge(now_ms);
         match write {
@@ -212,7 +212,7 @@ impl Contents {
         }
     }
 
-    /// Edits the value that is there, or one that is made for it. An edit of another type does nothing.
+    /// Edits the existing value, or a new one. An edit of another type does nothing.
     fn edit_value(&mut self, place: DbKey, edit: &Edit, now_ms: i64) {
         let mut entry = match (self.0.remove(&place), edit.creates()) {
             (Some(entry), _) => entry,
@@ -316,7 +316,7 @@ fn edit_hash(fields: &mut BTreeMap<String, Field>, edit: &Edit, now_ms: i64) {
     }
 }
 
-/// The identity of an entry that is added at this time.
+/// Returns the id of an entry that is added at this time.
 pub fn next_id(last: Id, now_ms: i64) -> Id {
     let now = (now_ms as u64, 0);
     if now > last { now } else { (last.0, last.1 + 1) }

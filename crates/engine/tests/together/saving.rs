@@ -1,4 +1,4 @@
-//! A snapshot that is taken while everything goes on.
+//! A snapshot that is taken while other steps continue.
 
 use std::rc::Rc;
 
@@ -10,7 +10,7 @@ use crate::together::life::Life;
 use crate::together::model::{Contents, Entry};
 use crate::together::world::Failure;
 
-/// Underway, with what it has to hold, and what it has given so far.
+/// A running snapshot, with its expected contents and those found so far.
 pub struct Saving {
     snapshot: Snapshot,
     begun_ms: i64,
@@ -25,7 +25,7 @@ impl Saving {
         let mut locks = life.keyspace.locks();
         let begun = Snapshot::begin_with(life.keyspace, &mut locks, now_ms, large_bytes_min);
         let mut expected = life.world.past.latest().at(now_ms);
-        // The file has no place for them.
+        // The file format cannot store these.
         expected.forget_attributes();
         let snapshot = begun.expect("there is one at a time");
         let mut found = Contents::default();
@@ -33,7 +33,8 @@ impl Saving {
         Self { snapshot, begun_ms: now_ms, expected, found }
     }
 
-    /// Takes the next piece; `between` comes between the slices of a large one. `false` at the end.
+    /// Takes the next piece, and calls `between` between the slices of a large one. Returns `false`
+    /// at the end.
     pub fn step(&mut self, mut between: impl FnMut()) -> Result<bool, Failure> {
         match self.snapshot.next() {
             Ok(None) => {

@@ -1,11 +1,11 @@
-//! Running histories, and finding a short one that fails.
+//! Runs histories, and reduces a failing one.
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
 
 use crate::together::history::Step;
 use crate::together::world::{self, Failure};
 
-/// Runs a history. A panic is a failure like any other.
+/// Runs a history. A panic counts as a failure.
 pub fn run(seed: u64, steps: &[Step]) -> Result<(), Failure> {
     let outcome = catch_unwind(AssertUnwindSafe(|| world::run(seed, steps)));
     outcome.unwrap_or_else(|panic| {
@@ -15,7 +15,7 @@ pub fn run(seed: u64, steps: &[Step]) -> Result<(), Failure> {
     })
 }
 
-/// Leaves out what is not needed to fail.
+/// Removes steps that are not needed for the failure.
 pub fn shrink(seed: u64, mut steps: Vec<Step>) -> Vec<Step> {
     let mut stretch = steps.len().div_ceil(2);
     loop {

@@ -1,4 +1,4 @@
-//! How the server starts: the log is loaded, and there is a store for values on disk.
+//! Starts the server: loads the log, and opens a store for values on disk.
 
 use std::fmt;
 use std::num::NonZeroUsize;
@@ -21,12 +21,12 @@ use crate::together::history::{DATABASES, DbKey, Random};
 
 const DIR: &str = "/data";
 
-/// Whether the calls of the disk are printed, and what the operator is told, for those who look for a cause.
+/// Returns true if disk calls and operator messages are printed, for debugging.
 pub fn is_traced() -> bool {
     std::env::var_os("TIERCE_TOGETHER_TRACE").is_some()
 }
 
-/// Keys that were evicted.
+/// Recorder of evicted keys.
 #[derive(Default)]
 pub struct Evictions(Mutex<Vec<DbKey>>);
 
@@ -43,7 +43,7 @@ impl EventSink for Evictions {
     }
 }
 
-/// The program around the log, which wants nothing of it.
+/// A host of the log that needs nothing from it.
 pub struct NoHost(CompactionSettings);
 
 impl Operator for NoHost {
@@ -68,7 +68,7 @@ impl Host for NoHost {
     fn switched(&self, _: &Switched) {}
 }
 
-/// A server that has loaded its log, without the threads.
+/// A server that has loaded its log, without its threads.
 pub struct Started {
     pub keyspace: Arc<Keyspace>,
     pub durable_log: Arc<DurableLog>,
@@ -78,10 +78,10 @@ pub struct Started {
 }
 
 impl Started {
-    /// Everything is so small that ten elements are a large collection and a few commands fill a file.
+    /// Starts with sizes so small that ten elements are a large collection and a few commands fill a file.
     ///
     /// # Errors
-    /// What the operator would be told.
+    /// The message for the operator.
     pub fn on(disk: &SimDisk, random: &mut Random) -> Result<Self, String> {
         let disk: Arc<dyn Disk> = Arc::new(disk.clone());
         let mut one_of = |sizes: [u64; 3]| sizes[random.below(3) as usize];
@@ -127,7 +127,7 @@ impl Started {
     }
 }
 
-/// Collections of a few elements are large.
+/// Returns limits under which collections of a few elements are large.
 fn limits() -> Limits {
     let packed = PackedLimits { entries_max: 6, value_len_max: 64 };
     Limits {

@@ -1,5 +1,5 @@
-//! What outlives the server: the disk, the time, and what is known of the past. Here lives follow one
-//! another, and after each start the contents are compared.
+//! State that outlives the server: the disk, the time, and the known past. Here lives follow one another,
+//! and after each start the contents are compared.
 
 use tierce_storage::disk::{Moment, SimDisk};
 
@@ -9,29 +9,29 @@ use crate::together::history::{Crash, Random, Step};
 use crate::together::life::Life;
 use crate::together::start::{Started, is_traced};
 
-/// The time at the beginning.
+/// Time at the beginning.
 const BEGIN_MS: i64 = 1_000_000;
 
-/// Why a history fails.
+/// Reason why a history fails.
 pub type Failure = String;
 
 pub struct World {
     pub disk: SimDisk,
-    /// There is little space or none.
+    /// The disk has little space or none.
     pub is_full: bool,
     pub now_ms: i64,
     pub past: Past,
-    /// A log that is not complete may count all the same.
+    /// An incomplete log may be authoritative.
     pub may_count: bool,
     random: Random,
 }
 
 /// The end of a life.
 pub struct Death {
-    /// What the disk has.
+    /// State of the disk.
     pub moment: Moment,
     pub crash: Crash,
-    /// What was certain before the step in which it came.
+    /// Guarantees before the step in which the life ended.
     pub before: Guarantees,
     pub at: String,
 }
@@ -63,7 +63,7 @@ impl World {
         (self.now_ms - BEGIN_MS) as u64
     }
 
-    /// Whether there is a file that makes a log count, beside the one of the log that counts for sure.
+    /// Returns true if the newest log has the file that makes it authoritative.
     pub fn has_newer_mark(&self) -> bool {
         let paths = self.disk.paths();
         let number =
@@ -80,7 +80,7 @@ impl World {
         start(&self.disk, &mut self.random)
     }
 
-    /// From the end of a life to what the next one finds, which is compared.
+    /// Ends a life, starts from its disk, and compares the contents.
     fn pass_away(&mut self, death: &Death) -> Result<(), Failure> {
         let mut crash = death.crash;
         if is_traced() {
@@ -89,7 +89,7 @@ impl World {
         }
         let image = self.image(death, &mut crash)?;
         self.is_full = false;
-        // Looking brings values into memory, so most times it is done in a life of its own.
+        // Reading brings values into memory, so it is usually done in a separate life.
         let looked_at = self.copy(&image);
         self.disk = image;
         let started = start(&looked_at, &mut self.random)?;
@@ -115,8 +115,8 @@ impl World {
         ))
     }
 
-    /// What the disk has when the server has come up: now and then it has ended while it started, or was
-    /// started on a full disk.
+    /// Returns the disk after a successful start. Sometimes the server has crashed during starts before,
+    /// or was started on a full disk.
     fn image(&mut self, death: &Death, crash: &mut Crash) -> Result<SimDisk, Failure> {
         let mut image = after(&death.moment, death.crash, self.random.below(u64::MAX));
         while self.random.below(5) == 0 {
@@ -138,14 +138,15 @@ impl World {
         }
         if self.is_full && self.random.below(2) == 0 {
             image.set_capacity(Some(image.used() + self.random.below(600)));
-            // It may start or not.
+            // The start may succeed or fail.
             drop(Started::on(&image, &mut self.random));
             image = self.copy(&image);
         }
         Ok(image)
     }
 
-    /// The same files for another process: a thread of one that has ended may have the locks for a moment.
+    /// Copies the files for another process, since a thread of an ended one may still hold the locks for a
+    /// moment.
     fn copy(&mut self, disk: &SimDisk) -> SimDisk {
         disk.now().after_kill(self.random.below(u64::MAX))
     }

@@ -1,19 +1,19 @@
-//! How often a key is found, by eviction policy, beside what is known to be good.
+//! Hit ratios of the eviction policies, compared with well-known algorithms.
 //!
 //! `cargo run --release -p tierce-keyspace --example hit_ratio [entries]`
 //!
-//! A cache of so many entries is asked for keys, and given those that it did not have. The last two
-//! thirds of the requests count. The workloads, over ten times as many keys as there is room for:
+//! A cache of this many entries is asked for keys, and given those that it did not have. The last
+//! two thirds of the requests count. The workloads have ten times as many keys as entries fit:
 //!
 //! - `zipf`: popularity by Zipf's law with exponent 0.99
 //! - `flat`: the same with 0.7
-//! - `mixed`: two thirds `zipf`, one third keys that are asked for once and never again
-//! - `bursts`: `zipf`, and now and then twice as many one-time keys in a row as there is room for
-//! - `moving`: `zipf`, and every eighth of the time other keys become popular
+//! - `mixed`: two thirds `zipf`, one third keys that are requested only once
+//! - `bursts`: `zipf`, and sometimes a run of one-time keys, twice as many as entries fit
+//! - `moving`: `zipf`, and other keys become popular after every eighth of the time
 //!
-//! Time passes at 50,000 requests a second. Rows in capitals are the engine; the others are textbook
-//! algorithms with exact lists, to compare with. How redis-server does with such requests shows
-//! `cargo xtask hit-ratio`.
+//! The simulated rate is 50,000 requests a second. Rows in capitals are the engine; the others are
+//! textbook algorithms with exact lists, for comparison. `cargo xtask hit-ratio` measures
+//! redis-server with such requests.
 
 mod textbook;
 mod workload;
@@ -28,7 +28,7 @@ const START_MS: i64 = 1_700_000_000_000;
 
 /// Something that holds keys up to a limit.
 trait Cache {
-    /// Asks for a key, and adds it if it is not there; whether it was.
+    /// Asks for a key, and adds it if absent. Returns true if it was present.
     fn ask(&mut self, key: u64, now_ms: i64) -> bool;
 }
 

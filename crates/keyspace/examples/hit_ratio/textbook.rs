@@ -9,7 +9,7 @@ pub struct Lru {
     room: usize,
     /// The number of the last use of each key.
     last_use: HashMap<u64, u64>,
-    /// All uses; those that are not the last of their key are passed over.
+    /// All uses; those that are not the last of their key are skipped.
     uses: VecDeque<(u64, u64)>,
     count: u64,
 }
@@ -43,13 +43,13 @@ impl Cache for Lru {
     }
 }
 
-/// A queue in which a hand moves from the oldest to the newest key and evicts the first that was
-/// not used since it last came by. Used keys keep their place.
+/// A queue with a hand that moves from the oldest to the newest key. It evicts the first that was
+/// not used since its last pass. Used keys keep their position.
 pub struct Sieve {
     room: usize,
     /// From the oldest to the newest; `None` where a key was evicted.
     queue: VecDeque<Option<(u64, bool)>>,
-    /// How many places have left the queue at the front.
+    /// Number of slots removed from the front of the queue.
     gone: usize,
     places: HashMap<u64, usize>,
     hand: usize,
@@ -85,7 +85,7 @@ impl Sieve {
         self.close_gaps();
     }
 
-    /// Lest the queue becomes much longer than the keys in it.
+    /// Keeps the queue from becoming much longer than its number of keys.
     fn close_gaps(&mut self) {
         if self.queue.len() < 4 * self.room {
             return;
@@ -114,15 +114,15 @@ impl Cache for Sieve {
     }
 }
 
-/// Two queues: new keys wait in a tenth of the room, and come into the large queue if they are used
-/// twice, or if they are asked for again soon after they had to go.
+/// Two queues: new keys wait in a tenth of the room. They move to the large queue if they are used
+/// twice, or requested again soon after their eviction.
 pub struct S3Fifo {
     room: usize,
     uses: HashMap<u64, u8>,
     small: VecDeque<u64>,
     large: VecDeque<u64>,
     ghosts: VecDeque<u64>,
-    /// How often each key is among the ghosts.
+    /// Number of occurrences of each key among the ghosts.
     haunting: HashMap<u64, u32>,
 }
 

@@ -1,4 +1,4 @@
-//! The workloads: which keys are asked for, one after the other.
+//! The workloads: sequences of requested keys.
 
 /// A sequence of requests, the same in every run.
 pub struct Workload {
@@ -7,7 +7,7 @@ pub struct Workload {
     pattern: Pattern,
 }
 
-/// What happens beside the popular keys.
+/// Requests in addition to the popular keys.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Pattern {
     Plain,

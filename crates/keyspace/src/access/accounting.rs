@@ -1,4 +1,4 @@
-//! Facts of an entry that the figures of a shard follow, before and after a change.
+//! Properties of an entry, before and after a change, from which the figures of a shard are updated.
 
 use tierce_storage::ColdLocation;
 
@@ -6,18 +6,18 @@ use crate::change::Change;
 use crate::data::collections::CollectionType;
 use crate::data::entry::Entry;
 
-/// What the figures have to know of an entry.
+/// Accounting data of an entry.
 #[derive(Clone, Copy)]
 pub(crate) struct Accounting {
     pub(crate) bytes: usize,
     pub(crate) deadline_ms: Option<i64>,
-    /// That of its fields, if it is a hash.
+    /// Earliest field deadline, if it is a hash.
     pub(crate) fields_ms: Option<i64>,
     pub(crate) cold: ColdAccounting,
 }
 
 impl Accounting {
-    /// Of a key that is not there.
+    /// Data of an absent key.
     pub(crate) const NONE: Self =
         Self { bytes: 0, deadline_ms: None, fields_ms: None, cold: ColdAccounting::NONE };
 
@@ -32,11 +32,11 @@ impl Accounting {
     }
 }
 
-/// What the figures have to know of a collection. Its entry stays as it is when it is edited.
+/// Accounting data of a collection. An edit does not change the entry of the collection.
 #[derive(Clone, Copy)]
 pub(crate) struct CollectionAccounting {
     pub(crate) bytes: usize,
-    /// The deadline of its fields, if it is a hash with such.
+    /// Earliest field deadline, if it is a hash with such.
     pub(crate) fields_ms: Option<i64>,
 }
 
@@ -47,13 +47,13 @@ impl CollectionAccounting {
     }
 }
 
-/// What the figures have to know of an entry's location on disk.
+/// Accounting data of an entry's location on disk.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) struct ColdAccounting {
     pub(crate) location: Option<ColdLocation>,
-    /// The value is nowhere else.
+    /// The value is only on disk.
     pub(crate) is_spilled: bool,
-    /// The entry lives on elsewhere, and the location with it.
+    /// The entry lives on under another key, and keeps the location.
     pub(crate) is_moved: bool,
 }
 
@@ -65,9 +65,9 @@ impl ColdAccounting {
         Self { location: entry.location(), is_spilled: entry.is_spilled(), is_moved: false }
     }
 
-    /// What a change of an entry is to others, given what the entry was before. A value in memory that
-    /// has changed is not the one on disk any more, and it has to be logged as a whole: readers of the
-    /// log do not know the old one.
+    /// Returns the change as listeners see it, given the entry's previous location. If a value in memory with a copy
+    /// on disk has changed, the copy is obsolete and the whole value must be logged: readers of the log do not know
+    /// the old one.
     #[inline]
     pub(crate) fn change(self, entry: &mut Entry, change: Change) -> Change {
         if self.location.is_none() { change } else { self.change_of_copied(entry, change) }

@@ -1,4 +1,4 @@
-//! Locking shards that another thread may hold for long.
+//! Locks shards that another thread may keep locked for long.
 
 use std::time::Duration;
 
@@ -9,18 +9,18 @@ use crate::interleaving;
 use crate::registries::busy::registry::ShardSet;
 use crate::registries::busy::{Announcement, Freed, OnBusy};
 
-/// A worker waits so long for a shard before it checks again whether another thread is going to hold it for
-/// long.
+/// Time that a worker waits for a shard before it checks again if the shard is busy.
 const RETRY_AFTER: Duration = Duration::from_micros(100);
 
 impl Keyspace {
-    /// Has `wake` called, by the thread that frees a shard, for each worker whose
-    /// [locks](Keyspace::worker_locks) was refused it. A second call has no effect.
+    /// Sets the callback for freed shards. The thread that frees a shard calls it for each worker whose
+    /// [locks](Keyspace::worker_locks) were refused that shard. A second call has no effect.
     pub fn on_freed(&self, wake: impl Fn(u16, Freed) + Send + Sync + 'static) {
         let _ = self.busy.wake.set(Box::new(wake));
     }
 
-    /// Makes shards busy, which are given in ascending order. Waits for others that hold them, `for_long` at most.
+    /// Marks shards as busy; they are given in ascending order. Waits for other threads that keep them locked,
+    /// `for_long` at most.
     pub(crate) fn announce(
         &self,
         shards: impl Iterator<Item = usize>,
@@ -35,18 +35,18 @@ impl Keyspace {
         Err(Busy { shard: *held.unwrap_or(&shards[0]) })
     }
 
-    /// Whether a thread holds the shard for long, or is about to.
+    /// Returns true if a thread keeps the shard locked for long, or is about to.
     pub(crate) fn is_busy(&self, shard: usize) -> bool {
         self.busy.registry.is_busy(shard)
     }
 
-    /// Whether any shard is busy at this moment.
+    /// Returns true if any shard is busy at this moment.
     #[must_use]
     pub fn any_busy(&self) -> bool {
         (0..self.shard_count()).any(|shard| self.is_busy(shard))
     }
 
-    /// Locks a shard. In line wherever it is called: a call, which returns the lock through memory, costs 15 instructions.
+    /// Locks a shard. Always inlined: a call, which returns the lock through memory, costs 15 instructions.
     #[inline(always)]
     pub(crate) fn lock_shard(
         &self,
@@ -63,7 +63,7 @@ impl Keyspace {
     fn lock_contended(&self, shard: usize, on_busy: OnBusy) -> Result<Held<'_>, Busy> {
         loop {
             match on_busy {
-                // The caller has made it busy, so that no other thread holds it for long.
+                // The caller has marked it busy, so no other thread keeps it locked for long.
                 OnBusy::Wait | OnBusy::WaitFor(_) => return Ok(Held::lock(&self.slots, shard)),
                 OnBusy::Fail if self.is_busy(shard) => return Err(Busy { shard }),
                 OnBusy::SetAside(worker)

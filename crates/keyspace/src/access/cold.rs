@@ -1,5 +1,5 @@
-//! Values on disk, as far as a key that is used needs to know: their store, fetching them, and which locations are in
-//! use. See `services/spill` for how they leave memory.
+//! Values on disk, as far as commands need them: the store, fetching, and accounting of the locations in use.
+//! `services/spill` moves values to disk.
 
 use std::sync::atomic::Ordering;
 
@@ -18,7 +18,7 @@ use crate::error::{Error, Result};
 pub struct Fetched<'a>(Content<'a>);
 
 impl<'a> Fetched<'a> {
-    /// From the bytes of a location.
+    /// Decodes the bytes of a location.
     ///
     /// # Errors
     ///
@@ -46,8 +46,7 @@ impl<'a> Fetched<'a> {
     }
 }
 
-/// Fetches the value of a key that is on disk, waiting for that. Those who must not wait have
-/// fetched it before.
+/// Fetches the value of a key from disk, and waits for the disk. Callers that must not wait have fetched it before.
 #[cold]
 pub(crate) fn fetch<'d>(db: &'d mut Db<'_>, key: Key<'_>) -> Result<Option<&'d mut Entry>> {
     let Some(location) = db.spilled_at(key) else { return Ok(db.find(key)) };
@@ -60,7 +59,7 @@ pub(crate) fn fetch<'d>(db: &'d mut Db<'_>, key: Key<'_>) -> Result<Option<&'d m
     Ok(db.find(key))
 }
 
-/// Brings the figures up to date with an entry whose location has changed, and releases the old one.
+/// Updates the figures for an entry whose location has changed, and releases the old one.
 #[cold]
 pub(super) fn account_cold(db: &mut Db<'_>, before: ColdAccounting, after: ColdAccounting) {
     let at = db.at;

@@ -18,12 +18,12 @@ use crate::data::value::{Value, ValueType};
 use crate::db_index::DbIndex;
 use crate::error::{Error, Result};
 
-/// What an edit does when its key is not there.
+/// Behavior of an edit whose key is absent.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Missing {
-    /// It begins with an empty collection.
+    /// Create an empty collection.
     Create,
-    /// Nothing.
+    /// Do nothing.
     Skip,
 }
 
@@ -49,11 +49,10 @@ impl Db<'_> {
         }
     }
 
-    /// Lets `edit` change the collection of a key; `None` if there is none and `missing` says to leave
-    /// it so. A collection that is empty afterwards is deleted.
+    /// Lets `edit` change the collection of a key; `None` if there is none and `missing` is `Skip`. An edit that
+    /// leaves the collection empty deletes the key.
     ///
-    /// What an edit has changed before it fails stays changed; in a collection that is not there yet
-    /// nothing stays.
+    /// If an edit fails, its earlier changes stay; a new collection is discarded.
     ///
     /// # Errors
     ///
@@ -71,7 +70,7 @@ impl Db<'_> {
                 Missing::Skip => Ok(None),
             };
         };
-        // With a copy on disk the entry loses more than elements, so all of it is accounted for.
+        // An edit may also drop the copy on disk, so the whole entry is accounted for.
         let copied = entry.has_copy_on_disk().then(|| Accounting::of(entry));
         let Some(mut value) = entry.borrow_collection::<T>() else {
             return Err(Error::WrongType.into());
@@ -90,7 +89,7 @@ impl Db<'_> {
         let is_empty = value.vanishes() || is_gone;
         let after = CollectionAccounting::of(&*value);
         drop(value);
-        // Only then, as otherwise the nothing that it is most often would be moved first.
+        // Only if present: `None`, the usual case, would be moved otherwise.
         if let Some(undoing) = undoing {
             drop(undoing);
         }
@@ -105,7 +104,7 @@ impl Db<'_> {
                     recording.keep();
                 }
             } else {
-                // A reader of the log has the old value on disk, if at all.
+                // A log reader has the old value only on disk, if at all: the whole value is logged instead.
                 drop(recording);
             }
             at.changed(key.hash(), entry, change);
@@ -128,7 +127,7 @@ impl Db<'_> {
         result.map(Some)
     }
 
-    /// Deletes what an edit has emptied. Apart from `edit`, of which there are many copies.
+    /// Deletes a collection that an edit has emptied. Separate from `edit`, which has many instances.
     #[cold]
     fn remove_emptied(&mut self, key: Key<'_>) {
         if let Some(entry) = self.unlink_where(key.hash(), |it| it.is_key(key.bytes())) {
@@ -158,8 +157,8 @@ impl Db<'_> {
         Ok(result)
     }
 
-    /// Sets a key to a collection, whatever it was before, with this deadline. An empty one deletes the
-    /// key; `false` if there was none to delete.
+    /// Sets a key to a collection with this deadline, whatever it was before. An empty collection deletes the key;
+    /// `false` if there was none to delete.
     ///
     /// # Errors
     ///
@@ -179,13 +178,13 @@ impl Db<'_> {
         Ok(true)
     }
 
-    /// Applies edits from the log. With `is_whole` they make the value, and the deadline is that of the
-    /// key or none; otherwise they edit what is there, and it keeps its deadline if there is none here.
-    /// Nothing is there if the log was cut off before, and then they are a part of a value that follows.
+    /// Applies edits from the log. With `is_whole` they create the value, and the key has the given deadline or none.
+    /// Otherwise they edit the present value, and the key keeps its deadline if none is given. The present value may
+    /// be missing if the log was truncated before it; then the edits belong to a value that follows.
     ///
     /// # Errors
     ///
-    /// If they are no edits. Some may have been applied then.
+    /// If the bytes are no edits. Some may have been applied already.
     pub(crate) fn apply_edits(
         &mut self,
         key: Key<'_>,
@@ -199,7 +198,7 @@ impl Db<'_> {
         };
         let at = self.at;
         let limits = &at.keyspace.limits;
-        // A value on disk is whole, and what changed it later is in the log as a whole, too.
+        // A value on disk is whole, and later changes of it are logged as whole values, too.
         let present = self.find_to_change(key).filter(|_| !is_whole);
         if present.as_ref().is_some_and(|entry| entry.is_spilled()) {
             return Ok(());
@@ -269,7 +268,7 @@ impl ShardLocks<'_> {
     ///
     /// # Errors
     ///
-    /// [`Error::Unreadable`]. [`Error::WrongType`] at the first key with a value that does not fit; those behind it are
+    /// [`Error::Unreadable`]. [`Error::WrongType`] at the first key with a value that `fits` rejects; later keys are
     /// not read.
     pub fn values(
         &mut self,
@@ -278,8 +277,8 @@ impl ShardLocks<'_> {
         now_ms: i64,
         fits: impl Fn(ValueType) -> bool,
     ) -> Result<Vec<Option<Value<'_>>>> {
-        // Reading removes keys whose deadline has come, which may move others, and fetches values from
-        // disk. So all are read before one of them is borrowed.
+        // Reading removes expired keys, which may move other entries, and fetches values from disk. So all keys are
+        // read before any value is borrowed.
         self.assert_together(keys);
         for key in keys {
             let mut db = self.db(db, key.hash(), now_ms);
@@ -290,8 +289,8 @@ impl ShardLocks<'_> {
         let find = |key: &Key<'_>| {
             let mut db = self.db(db, key.hash(), now_ms);
             let entry = std::ptr::from_ref(db.peek(*key)?);
-            // SAFETY: looking for keys that are not due, at the same time as above, changes nothing, and
-            // no other thread can while `self` is borrowed: their shards stay locked.
+            // SAFETY: looking for unexpired keys, at the same time as above, changes nothing. No other thread can
+            // change them while `self` is borrowed: their shards stay locked.
             Some(unsafe { &*entry }.value())
         };
         Ok(keys.iter().map(find).collect())

@@ -1,4 +1,4 @@
-//! The database, shard and time of an operation, and what it reports to the shard.
+//! The database, shard and time of an operation, and its reports to the shard.
 
 use std::num::NonZeroU64;
 use std::ops::Deref;
@@ -24,37 +24,36 @@ use crate::planted::{self, Fault};
 use crate::random::mix;
 use crate::registries::stats::ShardStats;
 
-/// Whether looking at a key counts as using it.
+/// Policy for counting accesses as uses of a key.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub enum Touch {
-    /// It does: the key's idle time starts over.
+    /// Each access counts: the key's idle time restarts.
     #[default]
     Yes,
-    /// It does not, as CLIENT NO-TOUCH asks for.
+    /// No access counts, as with CLIENT NO-TOUCH.
     No,
 }
 
-/// What all operations of a thread have in common while it has shards locked.
+/// State shared by all operations of a thread while it has shards locked.
 #[derive(Debug)]
 pub(crate) struct ThreadContext<'k> {
     pub(crate) keyspace: &'k Keyspace,
-    /// Where it is noted what others have to learn of.
+    /// Collected notices and log records for others.
     pub(crate) effects: Effects<'k>,
-    /// Where it is recorded how to take changes back, if they may have to be.
+    /// Undo log, if changes may have to be rolled back.
     pub(crate) undo: Option<Rc<UndoLog>>,
-    /// How a use of an entry counts.
+    /// Policy for counting a use of an entry.
     pub(crate) usage: Usage,
-    /// What is kept of one that counts in any case.
+    /// Usage data that an entry keeps.
     pub(crate) tracking: Tracking,
 }
 
-/// Where and when an operation takes place: everything but the data. Small, as each request makes one and edits
-/// copy it.
+/// Context of an operation: everything but the data. Small, since each request makes one and edits copy it.
 #[derive(Clone, Copy)]
 pub(crate) struct Context<'a> {
     pub(crate) thread: &'a ThreadContext<'a>,
     pub(crate) stats: &'a ShardStats,
-    /// Who has to be told when keys of the shard change.
+    /// Watchers and caching clients that are told when keys of the shard change.
     pub(crate) observers: &'a Observers,
     pub(crate) shard_index: usize,
     pub(crate) db: DbIndex,
@@ -71,19 +70,19 @@ impl<'a> Deref for Context<'a> {
 }
 
 impl<'a> Context<'a> {
-    /// Where it is recorded how to take changes back, if they may have to be.
+    /// Returns the undo log, if changes may have to be rolled back.
     #[inline]
     pub(crate) fn undo(&self) -> Option<&'a UndoLog> {
         self.thread.undo.as_deref()
     }
 
-    /// Where operations for the log are collected, if there is a log.
+    /// Returns the batch that collects operations for the log, if there is a log.
     #[inline]
     pub(crate) fn batch(&self) -> Option<&'a Batch<'a>> {
         self.thread.effects.batch.as_ref()
     }
 
-    /// What an entry keeps of the time of a use.
+    /// Returns the time stamp of a use, as an entry stores it.
     #[inline]
     pub(crate) fn stamp(&self) -> Stamp {
         Stamp::at(self.now_ms)
@@ -99,7 +98,7 @@ impl<'a> Context<'a> {
         }
     }
 
-    /// Notes a use of an entry.
+    /// Records a use of an entry.
     #[inline(never)]
     pub(crate) fn track(&self, entry: &mut Entry) {
         if self.undo().is_some() {
@@ -114,7 +113,7 @@ impl<'a> Context<'a> {
             Tracking::Uses => entry.set_access(entry.access().used_again(self.stamp())),
             Tracking::Frequency => {
                 let tuning = self.keyspace.pressure.frequency();
-                // Something that is another number for each key and each use.
+                // A number that differs for each key and each use.
                 let seed = entry.address().addr() as u64 ^ self.stats.hits.get();
                 let random = mix(seed ^ self.stats.changes.get() << 32);
                 let frequency = Frequency::of(entry.access()).used(&tuning, self.now_ms, random);
@@ -123,7 +122,7 @@ impl<'a> Context<'a> {
         }
     }
 
-    /// What is known of the uses of a new entry.
+    /// Returns the usage data of a new entry.
     #[inline]
     pub(crate) fn first_access(&self) -> Access {
         match self.tracking {
@@ -134,14 +133,14 @@ impl<'a> Context<'a> {
         }
     }
 
-    /// The one place every mutation of a key passes, after it happened; see [`crate::change`].
+    /// Called for every change of a key, after it happened; see [`crate::change`].
     #[inline(always)]
     pub(crate) fn changed(&self, hash: KeyHash, entry: &mut Entry, change: Change) {
         self.stats.changes.add(1);
         #[cfg(debug_assertions)]
         self.effects.naming.changed(self.db, entry.key());
         let interest = self.interest();
-        // Mostly there is no listener, or the log alone.
+        // Usually there is no listener, or only the log.
         if interest.includes(Interest::CHANGES)
             && (interest.includes(Interest::UNFILTERED) || self.observers.watched.may_watch(hash))
         {
@@ -149,7 +148,7 @@ impl<'a> Context<'a> {
         }
     }
 
-    /// The listeners to changes here.
+    /// Returns the listeners to changes in this shard.
     #[inline]
     pub(crate) fn interest(&self) -> Interest {
         self.stats.interest.get() | self.effects.interest()
@@ -165,7 +164,7 @@ impl<'a> Context<'a> {
         if interest.includes(Interest::VERSIONS) && renews {
             self.renew_version(hash, entry);
         }
-        // To a server that follows another one a key with a new deadline may have been hidden.
+        // For a server that follows another one, a new deadline may make a hidden key visible again.
         let shows = change == Change::Deadline && self.keyspace.is_following();
         if change == Change::Stored || shows {
             self.note_ready(entry.key());
@@ -181,8 +180,9 @@ impl<'a> Context<'a> {
         }
     }
 
-    /// Notes that clients that wait for this key may be served, or learn that it is gone. A key becomes ready when it
-    /// is created, replaced or removed, or when it gains what clients wait for while it is there, as a stream does.
+    /// Notes that clients waiting for this key may be served, or told that it is gone. A key becomes ready when it is
+    /// created, replaced or removed. An existing key, such as a stream, becomes ready when it gains elements that
+    /// clients wait for.
     #[inline]
     pub(crate) fn note_ready(&self, key: &[u8]) {
         if self.interest().includes(Interest::WAITERS) {
@@ -190,8 +190,8 @@ impl<'a> Context<'a> {
         }
     }
 
-    /// Fields of a hash were removed whose deadline had come. That gives it a new version: copies of it that are
-    /// being made lack the fields, and their readers may be of a time before the deadline.
+    /// Reports that expired fields of a hash were removed. The hash gets a new version: copies of it that are being
+    /// made lack the fields, and their readers may see a time before the deadline.
     pub(crate) fn reaped(&self, hash: KeyHash, entry: &mut Entry) {
         self.stats.changes.add(1);
         let interest = self.interest();
@@ -203,7 +203,7 @@ impl<'a> Context<'a> {
         }
     }
 
-    /// Like [`Context::changed`], for an entry that was taken out.
+    /// Like [`Context::changed`], for an entry that was removed.
     #[inline]
     pub(crate) fn removed(&self, entry: &Entry, why: Removal) {
         self.stats.changes.add(1);
@@ -243,12 +243,12 @@ impl<'a> Context<'a> {
                 self.event_of_itself(Event::Del, entry.key());
             }
             Removal::Evicted => self.event_of_itself(Event::Evicted, entry.key()),
-            // The command says what it was.
+            // The command names the event.
             Removal::Deleted | Removal::Moved => {}
         }
     }
 
-    /// For writing: the database is used from now on.
+    /// Returns the counters for writing; they mark the database as used.
     #[inline]
     pub(crate) fn counters(&self) -> &DbCounters {
         self.stats.dbs.of(self.db)
@@ -268,12 +268,12 @@ impl<'a> Context<'a> {
         counter.add(1);
     }
 
-    /// Makes a deadline of this shard known to the reaper.
+    /// Publishes a deadline of this shard to the reaper.
     pub(crate) fn publish_deadline(&self, deadline_ms: i64) {
         self.publish(&self.keyspace.next_deadlines_ms[self.shard_index], deadline_ms);
     }
 
-    /// Makes a deadline of a hash's fields known to the reaper.
+    /// Publishes a deadline of a hash field to the reaper.
     pub(crate) fn publish_field_deadline(&self, deadline_ms: i64) {
         self.publish(&self.keyspace.next_field_deadlines_ms[self.shard_index], deadline_ms);
     }
@@ -287,13 +287,13 @@ impl<'a> Context<'a> {
 }
 
 impl Context<'_> {
-    /// The version that the latest change in this shard made.
+    /// Returns the version that the latest change in this shard made.
     #[inline]
     pub(crate) fn latest_version(&self) -> NonZeroU64 {
         self.keyspace.version_after(self.stats.changes.get())
     }
 
-    /// The version of a key, for a client.
+    /// Returns the version of a key, for a client.
     #[inline]
     pub(crate) fn version_of(&self, hash: KeyHash, entry: &Entry) -> NonZeroU64 {
         if let Some(own) = entry.attributes().version {
@@ -315,7 +315,7 @@ impl Context<'_> {
     /// Gives a key that has just changed its new version.
     #[inline(always)]
     pub(crate) fn renew_version(&self, hash: KeyHash, entry: &mut Entry) {
-        // No client knows a version of this shard: whatever one is told later is newer.
+        // No client knows a version of this shard: any version handed out later is newer.
         let Some(versions) = self.stats.versions.get() else { return };
         let latest = self.latest_version();
         let version = &versions[stripe(hash)];

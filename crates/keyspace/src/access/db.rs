@@ -1,10 +1,9 @@
-//! One database in a locked shard: what all types of values have in common.
+//! One database in a locked shard: operations common to all value types.
 //!
 //! Invariants:
-//! - A key is invisible once its deadline has come at this handle's time, or those of all fields of its hash. It is
-//!   removed when it is met, and counted.
-//! - Every mutation passes [`Context::changed`], and the figures of the shard are right whenever a
-//!   method returns.
+//! - A key is invisible once its deadline has passed at this handle's time, or the deadlines of all fields of its
+//!   hash. It is removed and counted when an operation finds it.
+//! - Every change passes [`Context::changed`], and the figures of the shard are correct whenever a method returns.
 
 use std::ptr::NonNull;
 
@@ -31,18 +30,18 @@ use crate::data::value::{Value, ValueType};
 use crate::db_index::DbIndex;
 use crate::error::{Error, Result};
 
-/// One database, as far as its keys hash to the shard that is locked.
+/// The part of one database in the shard that is locked.
 ///
-/// Methods that take a [`Key`] expect one of this shard: the key whose hash the handle was asked
-/// for, or another one of the same shard.
+/// Methods that take a [`Key`] expect a key of this shard: the one whose hash the handle was made for, or another of
+/// the same shard.
 pub struct Db<'a> {
     shard: &'a mut Shard,
     pub(crate) at: Context<'a>,
 }
 
 impl Context<'_> {
-    /// Lets `edit` change an entry that was found to be changed, and reports that. Returns what the entry was
-    /// before and is now, for [`Db::account`]. An edit that fails must have left the entry as it was.
+    /// Lets `edit` change an entry that was found by `find_to_change`, and reports the change. Returns the entry's
+    /// accounting before and after, for [`Db::account`]. An edit that fails must not change the entry.
     #[inline]
     pub(crate) fn edit<R>(
         &self,
@@ -66,19 +65,19 @@ impl<'a> Db<'a> {
         Self { shard, at }
     }
 
-    /// Which database this is.
+    /// Returns the number of this database.
     #[inline]
     pub fn index(&self) -> DbIndex {
         self.at.db
     }
 
-    /// Turns to another database, in which the keys of this shard are locked as well.
+    /// Switches to another database. The keys of this shard are locked there as well.
     #[inline]
     pub fn switch(&mut self, db: DbIndex) {
         self.at.db = db;
     }
 
-    /// The time of this handle, by which deadlines are judged.
+    /// Returns the time of this handle, with which deadlines are compared.
     #[inline]
     pub fn now_ms(&self) -> i64 {
         self.at.now_ms
@@ -94,7 +93,7 @@ impl<'a> Db<'a> {
         Ok(self.read(key)?.map(|entry| entry.value()))
     }
 
-    /// Reads a key to change it, without counting anything: a write is no miss.
+    /// Reads a key in order to change it. Counts nothing: a write is no miss.
     ///
     /// # Errors
     ///
@@ -103,12 +102,12 @@ impl<'a> Db<'a> {
         Ok(self.find_value(key)?.map(|entry| entry.value()))
     }
 
-    /// Counts a hit or a miss for a key that was looked at in a way that counts nothing.
+    /// Counts a hit or a miss for a key that was read without counting.
     pub fn count_read(&self, key: Key<'_>, found: bool) {
         self.at.count_read(key, found);
     }
 
-    /// Counts a hit or a miss for a look at a key that is no read: others do not hear of a miss.
+    /// Counts a hit or a miss for an access that is no read: no miss event is published.
     pub fn count_look(&self, found: bool) {
         self.at.count_look(found);
     }
@@ -119,7 +118,7 @@ impl<'a> Db<'a> {
         self.find(key).map(|entry| &*entry)
     }
 
-    /// Whether a key exists. Counts a hit or a miss, but no use of the key.
+    /// Returns true if a key exists. Counts a hit or a miss, but no use of the key.
     #[inline]
     pub fn exists(&mut self, key: Key<'_>) -> bool {
         let found = self.find(key).is_some();
@@ -127,7 +126,7 @@ impl<'a> Db<'a> {
         found
     }
 
-    /// Whether a key exists, counting as a use of it whatever [`Touch`](crate::Touch) says.
+    /// Returns true if a key exists. Counts as a use of it, whatever [`Touch`](crate::Touch) says.
     pub fn touch(&mut self, key: Key<'_>) -> bool {
         let at = self.at;
         let found = self.find(key).map(|entry| at.track(entry)).is_some();
@@ -135,38 +134,38 @@ impl<'a> Db<'a> {
         found
     }
 
-    /// The type of a key's value.
+    /// Returns the type of a key's value.
     pub fn value_type(&mut self, key: Key<'_>) -> Option<ValueType> {
         self.peek(key).map(Entry::value_type)
     }
 
-    /// The name of the encoding of a key's value, as OBJECT ENCODING replies.
+    /// Returns the name of the encoding of a key's value, as OBJECT ENCODING does.
     pub fn encoding(&mut self, key: Key<'_>) -> Option<&'static str> {
         self.peek(key).map(Entry::encoding)
     }
 
-    /// The location of the value of a key, if it is on disk only.
+    /// Returns the location of a key's value, if it is only on disk.
     #[inline]
     pub fn spilled_at(&mut self, key: Key<'_>) -> Option<ColdLocation> {
         self.find(key)?.spilled().map(|spilled| spilled.location)
     }
 
-    /// Seconds since a key was last used: exact up to three hours, then within 512 seconds, and at most 180 days; see
-    /// [`age_uses`](crate::age_uses). `None` under a policy that counts frequencies.
+    /// Returns the seconds since a key was last used: exact up to three hours, then within 512 seconds, and at most
+    /// 180 days; see [`age_uses`](crate::age_uses). `None` under a policy that counts frequencies.
     pub fn idle_seconds(&mut self, key: Key<'_>) -> Option<u64> {
         let now_ms = self.at.now_ms;
         self.peek(key).map(|entry| entry.access().stamp.idle_seconds(now_ms).into())
     }
 
-    /// How often a key is used, as a logarithmic counter up to 255. Known only under a
+    /// Returns the use frequency of a key, as a logarithmic counter up to 255. Known only under a
     /// [`Policy`](crate::Policy) that counts frequencies.
     pub fn frequency(&mut self, key: Key<'_>) -> Option<u8> {
         let (tuning, now_ms) = (self.at.keyspace.pressure.frequency(), self.at.now_ms);
         self.peek(key).map(|entry| Frequency::of(entry.access()).counter(&tuning, now_ms))
     }
 
-    /// Makes a key look as if it had last been used this many seconds ago, with the exactness of
-    /// [`Db::idle_seconds`]. Does nothing where that is not known.
+    /// Sets the idle time of a key, with the exactness of [`Db::idle_seconds`]. Does nothing under a policy that
+    /// counts frequencies.
     pub fn set_idle_seconds(&mut self, key: Key<'_>, seconds: u64) {
         let at = self.at;
         if at.tracking == Tracking::Frequency {
@@ -178,8 +177,8 @@ impl<'a> Db<'a> {
         }
     }
 
-    /// Makes a key look as if it were used so often; see [`Db::frequency`]. Does nothing where that is not
-    /// known.
+    /// Sets the frequency counter of a key; see [`Db::frequency`]. Does nothing under a policy that does not count
+    /// frequencies.
     pub fn set_frequency(&mut self, key: Key<'_>, counter: u8) {
         let (at, tuning) = (self.at, self.at.keyspace.pressure.frequency());
         if at.tracking != Tracking::Frequency {
@@ -191,14 +190,14 @@ impl<'a> Db<'a> {
         }
     }
 
-    /// Bytes of memory that a key costs: its entry and its part of the index.
+    /// Returns the bytes of memory of a key: its entry and its part of the index.
     pub fn memory_bytes(&mut self, key: Key<'_>) -> Option<usize> {
         let entry_bytes = self.peek(key)?.allocated_bytes();
         let table = &self.db().table;
         Some(entry_bytes + table.memory_bytes().div_ceil(table.len()))
     }
 
-    /// How long a key lives.
+    /// Returns the time to live of a key.
     pub fn ttl(&mut self, key: Key<'_>) -> Ttl {
         match self.peek(key).map(Entry::deadline_ms) {
             None => Ttl::Absent,
@@ -207,7 +206,7 @@ impl<'a> Db<'a> {
         }
     }
 
-    /// Gives a key a deadline, or deletes it if that has come.
+    /// Gives a key a deadline, or deletes it if the deadline has passed.
     pub fn set_deadline(&mut self, key: Key<'_>, deadline_ms: i64) -> DeadlineSet {
         if deadline_ms <= self.at.now_ms {
             return if self.remove(key) { DeadlineSet::Deleted } else { DeadlineSet::Absent };
@@ -222,7 +221,7 @@ impl<'a> Db<'a> {
         }
     }
 
-    /// Takes a key's deadline away; `false` if there is no such key, or it had none.
+    /// Removes a key's deadline; `false` if there is no such key, or it had none.
     pub fn clear_deadline(&mut self, key: Key<'_>) -> bool {
         if self.peek(key).and_then(Entry::deadline_ms).is_none() {
             return false;
@@ -234,15 +233,15 @@ impl<'a> Db<'a> {
         self.modify(key, Change::Deadline, clear) == Ok(Some(()))
     }
 
-    /// Deletes a key; `false` if there is none. A large value is freed by the reaper.
+    /// Deletes a key; `false` if there is none. The reaper frees a large value.
     pub fn remove(&mut self, key: Key<'_>) -> bool {
         let Some(entry) = self.unlink(key, Removal::Deleted) else { return false };
         self.discard(entry);
         true
     }
 
-    /// Takes a key with its value and deadline out of the database. Under an undo log, what is
-    /// [`Removal::Moved`] has to be put under another key at once.
+    /// Takes a key with its value and deadline out of the database. Under an undo log, an entry with
+    /// [`Removal::Moved`] must be put under another key immediately.
     pub fn take(&mut self, key: Key<'_>, why: Removal) -> Option<Entry> {
         if why == Removal::Moved {
             cover(self, key);
@@ -256,7 +255,7 @@ impl<'a> Db<'a> {
         Some(entry)
     }
 
-    /// A copy of a key's value and deadline, for [`Db::put`].
+    /// Returns a copy of a key's value and deadline, for [`Db::put`].
     ///
     /// # Errors
     ///
@@ -266,20 +265,20 @@ impl<'a> Db<'a> {
         Ok(self.find_value(key)?.map(|entry| entry.duplicate(key.bytes(), access)))
     }
 
-    /// Puts an entry, with its value and deadline, under a key, in place of what may be there.
+    /// Puts an entry, with its value and deadline, under a key, and replaces any old entry.
     ///
     /// # Errors
     ///
     /// [`Error::KeyTooLong`].
     pub fn put(&mut self, key: Key<'_>, entry: Entry) -> Result<()> {
         if self.put_entry(key, entry)? {
-            // To listeners, the old key is gone, and this is another one.
+            // For listeners, the old key is gone, and this is another one.
             self.at.event(Event::New, key.bytes());
         }
         Ok(())
     }
 
-    /// The same where the key stays the same. Whether it was there.
+    /// Like [`Db::put`], without the event of a new key. Returns true if the key was there before.
     pub(crate) fn put_entry(&mut self, key: Key<'_>, entry: Entry) -> Result<bool> {
         let undo = self.at.undo().filter(|undo| undo.is_taken(entry.address()));
         if let Err(error) = self.check_key(key) {
@@ -307,7 +306,7 @@ impl<'a> Db<'a> {
         Ok(is_replacement)
     }
 
-    /// An entry ends that was taken out and cannot be put anywhere.
+    /// Discards an entry that was taken out and cannot be put under any key.
     #[cold]
     fn let_go(&self, entry: Entry) {
         match self.at.undo() {
@@ -316,7 +315,7 @@ impl<'a> Db<'a> {
         }
     }
 
-    /// The live entry of a key. One whose deadline has come is removed.
+    /// Returns the live entry of a key. Removes it if it has expired.
     #[inline]
     pub(crate) fn find(&mut self, key: Key<'_>) -> Option<&mut Entry> {
         let mut found = self.look_up(key)?;
@@ -325,8 +324,8 @@ impl<'a> Db<'a> {
         Some(unsafe { found.as_mut() })
     }
 
-    /// Like [`Db::find`], for an entry whose value is going to be looked at: one that is on disk is
-    /// fetched, here and now if it has not been fetched before.
+    /// Like [`Db::find`], for an entry whose value is needed. A value on disk is fetched synchronously, unless it was
+    /// fetched before.
     #[inline]
     pub(crate) fn find_value(&mut self, key: Key<'_>) -> Result<Option<&mut Entry>> {
         let Some(mut found) = self.look_up(key) else { return Ok(None) };
@@ -338,7 +337,7 @@ impl<'a> Db<'a> {
         Ok(Some(entry))
     }
 
-    /// What [`Db::find`] returns, in a form that several branches can return.
+    /// Like [`Db::find`], but returns a pointer, which several branches can return.
     #[inline]
     pub(crate) fn look_up(&mut self, key: Key<'_>) -> Option<NonNull<Entry>> {
         let now_ms = self.at.now_ms;
@@ -346,8 +345,8 @@ impl<'a> Db<'a> {
         let hash = self.at.keyspace.hasher.table_hash(key.hash());
         let table = &mut self.present().table;
         let mut found = NonNull::from(table.find_mut(hash, |entry| entry.is_key(key.bytes()))?);
-        // The borrow checker would take the entry as borrowed in both branches because one returns
-        // it, so it goes through a pointer.
+        // The borrow checker would treat the entry as borrowed in both branches because one returns it, so it goes
+        // through a pointer.
         // SAFETY: the pointer is from a mutable borrow of the table in `self`, which nothing has
         // used since.
         if self.at.keyspace.expiry_of(unsafe { found.as_mut() }, now_ms).is_some() {
@@ -375,7 +374,7 @@ impl<'a> Db<'a> {
         self.find_value(key)
     }
 
-    /// The one place every mutation of a key passes before it happens, see [`crate::change`].
+    /// Called before every change of a key, see [`crate::change`].
     #[inline]
     pub(crate) fn before_change(&mut self, hash: KeyHash) {
         if self.shard.snapshot.is_some() {
@@ -412,8 +411,7 @@ impl<'a> Db<'a> {
         Ok(Some(entry))
     }
 
-    /// Lets `edit` change the entry of a key, unless there is none. An edit that fails must have
-    /// left the entry as it was.
+    /// Lets `edit` change the entry of a key, if there is one. An edit that fails must not change the entry.
     pub(crate) fn modify<R>(
         &mut self,
         key: Key<'_>,
@@ -427,8 +425,8 @@ impl<'a> Db<'a> {
         Ok(Some(result))
     }
 
-    /// Changes what the entry of a key carries beside its value, which is no mutation; the caller logs
-    /// what of it the log has to know. `false` if there is no such key.
+    /// Changes the attributes of a key's entry. This is not a change of the key; the caller logs what the log needs.
+    /// `false` if there is no such key.
     pub(crate) fn annotate(&mut self, key: Key<'_>, edit: impl FnOnce(&mut Attributes)) -> bool {
         cover(self, key);
         let Some(entry) = self.find(key) else { return false };
@@ -444,8 +442,8 @@ impl<'a> Db<'a> {
     /// Adds the entry of a key that is known to be absent.
     pub(crate) fn insert(&mut self, key: Key<'_>, entry: Entry) {
         if self.at.keyspace.is_following() {
-            // A key past its deadline stays for the other server, hidden from a caller that began before it was
-            // followed. Each key has one entry.
+            // An expired key stays for the other server, hidden from a caller that began before the server followed
+            // it. Each key has one entry.
             self.expire(key);
         }
         self.before_change(key.hash());
@@ -465,7 +463,7 @@ impl<'a> Db<'a> {
         self.account(key.hash(), Accounting::NONE, account);
     }
 
-    /// Frees an entry here, or, if it is large, by the reaper, or when it has been saved.
+    /// Frees an entry. The reaper frees a large one, and a snapshot keeps one until it is saved.
     pub(crate) fn discard(&self, entry: Entry) {
         let Context { thread, db, .. } = self.at;
         let keyspace = thread.keyspace;
@@ -478,7 +476,7 @@ impl<'a> Db<'a> {
         }
     }
 
-    /// Names what has just been done to a key, for listeners.
+    /// Publishes the event of a change to a key.
     #[inline]
     pub fn event(&self, event: Event, key: Key<'_>) {
         #[cfg(debug_assertions)]
@@ -486,8 +484,8 @@ impl<'a> Db<'a> {
         self.at.event(event, key.bytes());
     }
 
-    /// Names that a string was stored with this expiry. One whose deadline has come already leaves no key behind,
-    /// as if that had come right afterwards.
+    /// Publishes that a string was stored with this expiry. If the deadline has already passed, a delete event
+    /// follows, since no key remains.
     #[inline]
     pub fn event_of_store(&self, key: Key<'_>, expiry: Expiry) {
         self.event(Event::Set, key);
@@ -499,7 +497,7 @@ impl<'a> Db<'a> {
         }
     }
 
-    /// Names what became of a key that was given a deadline.
+    /// Publishes the event of a key that was given a deadline.
     pub fn event_of_deadline(&self, key: Key<'_>, set: DeadlineSet) {
         match set {
             DeadlineSet::Absent => {}
@@ -508,8 +506,8 @@ impl<'a> Db<'a> {
         }
     }
 
-    /// Does what [`Db::event`] does for an edit of a collection, which may have removed its last element: then
-    /// [`Event::Del`] follows.
+    /// Like [`Db::event`], for an edit of a collection. If the edit has removed the last element, [`Event::Del`]
+    /// follows.
     #[inline]
     pub fn event_of_edit(&mut self, event: Event, key: Key<'_>) {
         self.event(event, key);
@@ -519,8 +517,8 @@ impl<'a> Db<'a> {
         }
     }
 
-    /// Counts as a change of a key for those who watch or cache it, whether or not anything has changed: so do some
-    /// commands of Redis.
+    /// Reports a key as changed to clients that watch or cache it, even if nothing has changed: some Redis commands
+    /// do so.
     pub fn touch_watchers(&self, key: Key<'_>) {
         self.at.touch_observers(key);
     }
@@ -533,26 +531,26 @@ impl<'a> Db<'a> {
         Ok(())
     }
 
-    /// The database, which is made if it was never used: not for who only looks, see [`Db::present`].
+    /// Returns the database, and creates it if it was never used. Readers use [`Db::present`].
     #[inline]
     pub(crate) fn db(&mut self) -> &mut ShardDb {
         self.shard.db_mut(self.at.db)
     }
 
-    /// The database for callers that add nothing.
+    /// Returns the database, for callers that add nothing.
     #[inline]
     pub(crate) fn present(&mut self) -> &mut ShardDb {
         self.shard.present_mut(self.at.db)
     }
 
-    /// Removes a key that was found to be expired.
+    /// Removes a key that was found expired.
     #[cold]
     fn expire(&mut self, key: Key<'_>) {
         let live = self.unlink(key, Removal::Expired);
         debug_assert!(live.is_none(), "only called for a key whose deadline has come");
     }
 
-    /// Takes a live key out. One whose deadline has come is removed as well, but not returned.
+    /// Takes a live key out. An expired key is removed as well, but not returned.
     fn unlink(&mut self, key: Key<'_>, why: Removal) -> Option<Entry> {
         let entry = self.unlink_where(key.hash(), |entry| entry.is_key(key.bytes()))?;
         if let Some(expiry) = self.at.keyspace.expiry_of(&entry, self.at.now_ms) {
@@ -584,7 +582,7 @@ impl<'a> Db<'a> {
         self.discard(entry);
     }
 
-    /// Books that an entry was unlinked.
+    /// Updates the figures for an entry that was unlinked.
     fn removed(&mut self, hash: KeyHash, entry: &Entry, why: Removal) {
         match why {
             Removal::Expired | Removal::Emptied => self.at.stats.expired.add(1),
@@ -599,7 +597,7 @@ impl<'a> Db<'a> {
         self.account(hash, before, Accounting::NONE);
     }
 
-    /// Brings the figures and the deadline heap up to date with an entry that has changed.
+    /// Updates the figures and the deadline heap for an entry that has changed.
     #[inline]
     pub(crate) fn account(&mut self, hash: KeyHash, before: Accounting, after: Accounting) {
         if before.bytes != after.bytes {
@@ -617,8 +615,8 @@ impl<'a> Db<'a> {
         self.at.stats.follow_size(&self.at.keyspace.pressure);
     }
 
-    /// The same for an edit of a collection, which most often keeps to memory that it has. In line wherever it is
-    /// called: two comparisons, where a call would take 25 instructions.
+    /// Like [`Db::account`], for an edit of a collection, which usually does not change its memory. Always inlined:
+    /// two comparisons, where a call would take 25 instructions.
     #[inline(always)]
     pub(crate) fn account_edit(
         &mut self,

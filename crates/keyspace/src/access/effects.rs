@@ -1,5 +1,5 @@
-//! What a thread has done under its locks and must report to others: collected while the shards are locked,
-//! and delivered before they are unlocked.
+//! Effects that a thread must report to others: collected while shards are locked, delivered before they are
+//! unlocked.
 
 use std::cell::OnceCell;
 
@@ -8,38 +8,38 @@ use crate::change::event::{Events, Origin};
 use crate::change::interest::Interest;
 use crate::change::log::batch::{Batch, BatchMark};
 use crate::change::log::sink::RecordKind;
-use crate::change::stream_place::{Due, StreamPlace};
+use crate::change::stream_position::{Due, StreamPosition};
 use crate::db_index::DbIndex;
 use crate::planted::{self, Fault};
 use crate::registries::cached::Invalidated;
 use crate::registries::waiters::{Ready, WaitKey};
 use crate::registries::watch::touched::Touched;
 
-/// The effects of what one guard does.
+/// Effects of the changes under one guard.
 #[derive(Debug)]
 pub(crate) struct Effects<'k> {
-    /// The listeners to changes of all shards, as of the moment when the first one was locked.
+    /// Listeners to changes of all shards, read when the first shard was locked.
     interest: Interest,
     origin: Origin,
     /// Operations for the log, if there is one.
     pub(crate) batch: Option<Batch<'k>>,
-    /// The place in a stream that this leads to.
-    pub(crate) due_place: Option<Due>,
-    /// Made when there is something to tell: mostly there is nothing.
+    /// Pending replication offset that these changes reach.
+    pub(crate) due_position: Option<Due>,
+    /// Notices for listeners; usually none are needed, so they are created on demand.
     notices: OnceCell<Box<Notices>>,
     #[cfg(debug_assertions)]
     pub(crate) naming: crate::change::event::Naming,
 }
 
-/// Notes of what clients and listeners are to be told of.
+/// Notices for clients and listeners.
 #[derive(Debug, Default)]
 pub(crate) struct Notices {
-    /// Keys that were changed and that a client may wait for. They outlive the locks.
+    /// Changed keys that clients may wait for. They outlive the locks.
     pub(crate) ready: Ready,
-    /// Keys that were changed and are watched.
+    /// Changed keys that are watched.
     pub(crate) touched: Touched,
     pub(crate) events: Events,
-    /// Keys that were changed and that clients may have cached.
+    /// Changed keys that clients may have cached.
     pub(crate) invalidated: Invalidated,
 }
 
@@ -51,47 +51,47 @@ impl<'k> Effects<'k> {
             interest,
             origin: Origin::SERVER,
             batch: batch(keyspace, interest),
-            due_place: None,
+            due_position: None,
             notices: OnceCell::new(),
             #[cfg(debug_assertions)]
             naming: crate::change::event::Naming::default(),
         }
     }
 
-    /// The notices, made if there are none, to note something.
+    /// Returns the notices, to note something; creates them if necessary.
     #[cold]
     pub(crate) fn notices(&self) -> &Notices {
         self.notices.get_or_init(Box::default)
     }
 
-    /// The notices, made if there are none, to change them.
+    /// Returns the notices, to change them; creates them if necessary.
     #[cold]
     pub(crate) fn notices_mut(&mut self) -> &mut Notices {
         self.notices();
         self.notices.get_mut().expect("they were made")
     }
 
-    /// The notices, if anything was noted.
+    /// Returns the notices, if anything was noted.
     #[inline]
     pub(crate) fn noted(&mut self) -> Option<&mut Notices> {
         self.notices.get_mut().map(|notices| &mut **notices)
     }
 
-    /// `true` if keys were changed that clients may wait for.
+    /// Returns true if keys that clients may wait for were changed.
     #[inline]
     pub(crate) fn has_ready(&self) -> bool {
         self.notices.get().is_some_and(|notices| notices.ready.len() > 0)
     }
 
-    /// These keys. None are left.
+    /// Takes these keys.
     pub(crate) fn take_ready(&mut self) -> Vec<WaitKey> {
         self.noted().map_or_else(Vec::new, |notices| notices.ready.take())
     }
 
-    /// True if nothing is to be handed over; never while there is a log.
+    /// Returns true if there is nothing to deliver; always false while there is a log.
     #[inline]
     pub(crate) fn is_empty(&self) -> bool {
-        self.batch.is_none() && self.due_place.is_none() && self.notices.get().is_none()
+        self.batch.is_none() && self.due_position.is_none() && self.notices.get().is_none()
     }
 
     #[inline]
@@ -109,9 +109,8 @@ impl<'k> Effects<'k> {
         self.origin = origin;
     }
 
-    /// To be called with shards locked in which nothing has changed yet. So there is no change that
-    /// is neither seen by a pass over all keys that begins after logging ([`Keyspace::begin_logging`])
-    /// nor logged.
+    /// Reads the listeners again. Call it with shards locked in which nothing has changed yet. So every change is
+    /// either logged or seen by a pass over all keys that begins after [`Keyspace::begin_logging`].
     #[inline]
     pub(crate) fn look_for_interest(&mut self, keyspace: &'k Keyspace) {
         let interest = keyspace.interest.get();
@@ -120,7 +119,8 @@ impl<'k> Effects<'k> {
         }
     }
 
-    /// Records nothing for followers until [`Effects::record_again`]; nothing at all, unless the log is durable.
+    /// Stops recording for followers until [`Effects::record_again`]. Records nothing at all, unless the log is
+    /// durable.
     pub(crate) fn leave_out_followers(&mut self) -> Unrecorded<'k> {
         let interest = self.interest;
         if interest.includes(Interest::DURABLE) {
@@ -130,7 +130,7 @@ impl<'k> Effects<'k> {
         Unrecorded { interest, batch: self.batch.take() }
     }
 
-    /// Ends that.
+    /// Resumes recording.
     pub(crate) fn record_again(&mut self, before: Unrecorded<'k>) {
         self.interest = before.interest;
         if before.batch.is_some() {
@@ -138,8 +138,8 @@ impl<'k> Effects<'k> {
         }
     }
 
-    /// Adopts the classes of events that are collected from now on; to be called at any time. That there is a log
-    /// is another thing: it begins and ends with the locks.
+    /// Adopts the current event classes; may be called at any time. The log is not adopted here: it begins and ends
+    /// with the locks.
     pub(crate) fn look_for_classes(&mut self, keyspace: &'k Keyspace) {
         self.interest = self.interest.with_classes_of(keyspace.interest.get());
     }
@@ -152,21 +152,21 @@ impl<'k> Effects<'k> {
         }
     }
 
-    /// Adopts whether every change is told, whatever has changed already.
+    /// Adopts the current broadcast mode, whatever has changed already.
     pub(crate) fn adopt_broadcast(&mut self, keyspace: &Keyspace) {
         let is_on = keyspace.interest.get().includes(Interest::BROADCAST);
         self.interest.set(Interest::BROADCAST, is_on);
     }
 
-    /// Appends to the log what has changed, and delivers the events of it; to be called before a shard is
-    /// unlocked. Whether there was anything in the log that a command did.
-    // In line wherever a shard is unlocked, which most requests do: mostly there is nothing, and a call costs as much
-    // as looking.
+    /// Appends the changes to the log and delivers their events. Call it before a shard is unlocked. Returns true if
+    /// a command's change was logged.
+    // Inlined wherever a shard is unlocked, as most requests do: usually there is nothing to do, and a call costs as
+    // much as the check.
     #[inline(always)]
     pub(crate) fn commit(&mut self, keyspace: &Keyspace) -> bool {
-        let has_logged = match self.due_place {
+        let has_logged = match self.due_position {
             None => self.batch.as_ref().is_some_and(Batch::append),
-            Some(_) => self.commit_with_place(keyspace),
+            Some(_) => self.commit_with_position(keyspace),
         };
         if let Some(notices) = self.noted() {
             notices.tell(keyspace);
@@ -187,13 +187,13 @@ impl Notices {
     }
 }
 
-/// What was recorded before a part that is not.
+/// Recording state from before a part that is not recorded.
 pub(crate) struct Unrecorded<'k> {
     interest: Interest,
     batch: Option<Batch<'k>>,
 }
 
-/// How much was collected at a moment.
+/// Amount of collected effects at a moment.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct EffectsMark {
     batch: BatchMark,
@@ -204,7 +204,7 @@ pub(crate) struct EffectsMark {
 
 /// For an undo log.
 impl Effects<'_> {
-    /// Where [`Effects::truncate`] goes back to.
+    /// Returns the position for [`Effects::truncate`].
     pub(crate) fn mark(&self) -> EffectsMark {
         let batch = self.batch.as_ref().map_or_else(BatchMark::default, Batch::mark);
         let mark = EffectsMark { batch, ready: 0, touched: 0, events: 0 };
@@ -217,7 +217,7 @@ impl Effects<'_> {
         }
     }
 
-    /// Forgets what was collected since then.
+    /// Forgets everything collected since that mark.
     pub(crate) fn truncate(&mut self, to: EffectsMark) {
         if let Some(batch) = &self.batch
             && !planted::is(Fault::UndoOfRecords)
@@ -236,14 +236,15 @@ impl Effects<'_> {
         }
     }
 
-    /// With `is_held`, nothing reaches the log on disk until the locks end or this is called without.
+    /// With `is_held`, defers the records: nothing reaches the log on disk until the locks end or this is called with
+    /// `false`.
     pub(crate) fn hold(&self, is_held: bool) {
         if let Some(batch) = &self.batch {
             batch.hold(is_held);
         }
     }
 
-    /// Bytes that wait for the log on disk.
+    /// Bytes that are pending for the log on disk.
     pub(crate) fn unlogged_len(&self) -> usize {
         self.batch.as_ref().map_or(0, Batch::len)
     }
@@ -258,44 +259,44 @@ fn batch(keyspace: &Keyspace, interest: Interest) -> Option<Batch<'_>> {
 }
 
 impl Effects<'_> {
-    /// Commits what leads to a place.
+    /// Commits the changes together with the offset that they reach.
     #[cold]
-    pub(crate) fn commit_with_place(&mut self, keyspace: &Keyspace) -> bool {
-        let Some(Due { mut place, is_forced, is_own }) = self.due_place else { return false };
+    pub(crate) fn commit_with_position(&mut self, keyspace: &Keyspace) -> bool {
+        let Some(Due { mut position, is_forced, is_own }) = self.due_position else { return false };
         let Some(batch) = &self.batch else {
-            // It cannot be told from the log where the data are.
-            self.due_place = None;
-            *keyspace.stream_place.lock() = None;
+            // Without a log, the offset of the data cannot be stored.
+            self.due_position = None;
+            *keyspace.stream_position.lock() = None;
             return false;
         };
         if !is_forced && batch.is_unchanged() {
             return batch.append();
         }
-        self.due_place = None;
-        let mut known = keyspace.stream_place.lock();
+        self.due_position = None;
+        let mut known = keyspace.stream_position.lock();
         if !is_own && !keyspace.is_following() {
-            // A primary by now, whose clients may have changed what is no part of the stream.
-            place = None;
+            // This server is a primary by now, and its clients may have made changes outside of the stream.
+            position = None;
         }
-        *known = place;
-        batch.record_place(place.as_ref());
+        *known = position;
+        batch.record_position(position.as_ref());
         batch.append()
     }
 
-    /// Another database is selected at the place.
+    /// Sets the database that is selected at the pending offset.
     pub(crate) fn select_in_lead(&mut self, db: DbIndex) {
-        if let Some(Due { place: Some(place), .. }) = &mut self.due_place {
-            place.db = db;
+        if let Some(Due { position: Some(position), .. }) = &mut self.due_position {
+            position.db = db;
         }
     }
 
-    /// What is done next leads to this place, or to none.
-    pub(crate) fn lead_to(&mut self, place: Option<StreamPlace>, is_forced: bool) {
-        self.due_place = Some(Due { place, is_forced, is_own: false });
+    /// Sets the offset that the next changes reach, or none.
+    pub(crate) fn lead_to(&mut self, position: Option<StreamPosition>, is_forced: bool) {
+        self.due_position = Some(Due { position, is_forced, is_own: false });
     }
 
-    /// The data are those of this place in the stream of this server, and do not change any more.
-    pub(crate) fn end_at(&mut self, place: StreamPlace) {
-        self.due_place = Some(Due { place: Some(place), is_forced: true, is_own: true });
+    /// Sets this server's final offset in its own stream; the data do not change afterwards.
+    pub(crate) fn end_at(&mut self, position: StreamPosition) {
+        self.due_position = Some(Due { position: Some(position), is_forced: true, is_own: true });
     }
 }

@@ -1,5 +1,4 @@
-//! Deadlines of the keys of a database: the heap kept in step with them, and the removal of expired
-//! keys.
+//! Key deadlines of a database: maintains their heap, and removes expired keys.
 
 use crate::access::context::Context;
 use crate::access::db::Db;
@@ -13,17 +12,17 @@ pub(crate) fn expire_next(db: &mut Db<'_>) {
     remove_next(db, db.at.now_ms);
 }
 
-/// Handles the earliest item of the deadline heap, whether or not its time has come, and says
-/// whether that has removed a key.
+/// Handles the earliest item of the deadline heap, whether or not it has expired. Returns true if
+/// that has removed a key.
 pub(crate) fn evict_next_deadline(db: &mut Db<'_>) -> bool {
     remove_next(db, i64::MAX)
 }
 
-/// Removes the keys for which the earliest item of the heap stands, if that is due at `until_ms`;
-/// whether there were any.
+/// Removes the keys of the earliest heap item, if that is due at `until_ms`. Returns true if there
+/// were any.
 ///
-/// A key with a later deadline than its item gets a new item even if that deadline has come,
-/// too: other keys may be due before it.
+/// A key with a later deadline than its item gets a new item, even if that deadline has passed as
+/// well: other keys may be due before it.
 fn remove_next(db: &mut Db<'_>, until_ms: i64) -> bool {
     let Context { thread, now_ms, stats, .. } = db.at;
     let keyspace = thread.keyspace;
@@ -60,7 +59,7 @@ fn remove_next(db: &mut Db<'_>, until_ms: i64) -> bool {
     removed
 }
 
-/// Brings the figures and the heap up to date with an entry whose deadline has changed.
+/// Updates the figures and the heap for an entry whose deadline has changed.
 pub(super) fn account_deadline(
     db: &mut Db<'_>,
     hash: KeyHash,
@@ -108,7 +107,7 @@ fn rebuild_deadlines(db: &mut Db<'_>) {
                 let earliest = earliest_ms.map_or(deadline_ms, |time| time.min(deadline_ms));
                 earliest_ms = Some(earliest);
             }
-            // No entry is the one: every candidate is to be seen.
+            // Never matches, so that every candidate is visited.
             false
         });
         earliest_ms

@@ -1,14 +1,11 @@
-//! Deadlines of hash fields in a database: a heap kept in step with them, and the removal of expired
-//! fields.
+//! Field deadlines of hashes in a database: maintains their heap, and removes expired fields.
 //!
-//! A field whose deadline has come is invisible, whether or not it has been removed. So removing it is not a
-//! change, and has its own event; only copies of the hash that are being made end. The log gets the removal, as
-//! for a key that expires, because a reader may find only the later records of the hash. A hash that loses its
-//! last field goes like a key that expires.
+//! An expired field is invisible, even if it has not been removed. So its removal is not a change, and has its own
+//! event; only copies of the hash in progress end. The removal is logged, as for an expired key, because a reader may
+//! find only the later records of the hash. A hash that loses its last field is removed like an expired key.
 //!
-//! Invariant: for each hash whose fields have deadlines, the heap of its database has an item of its
-//! key that is not later than the earliest of them. The heap is apart from that of the keys' own
-//! deadlines, because eviction draws from there.
+//! Invariant: for each hash with field deadlines, the heap of its database has an item that is not later than the
+//! earliest of them. This heap is separate from that of the key deadlines, because eviction draws from the latter.
 
 use std::ptr::NonNull;
 
@@ -27,11 +24,11 @@ use crate::data::entry::Entry;
 use crate::data::key::{Key, KeyHash};
 use crate::data::shard_db::ShardDb;
 
-/// Fields that are removed in one go: some microseconds.
+/// Maximum number of fields removed in one step: some microseconds.
 const FIELDS_PER_STEP: usize = 32;
 
-/// Handles the earliest item of the heap if it is due: removes fields of the hash that it stands
-/// for, and the hash if none is left.
+/// Handles the earliest item of the heap if it is due: removes expired fields of its hash, and the hash if no field
+/// is left.
 pub(crate) fn expire_next_fields(db: &mut Db<'_>) {
     let now_ms = db.at.now_ms;
     let stats = db.at.stats;
@@ -52,14 +49,14 @@ pub(crate) fn expire_next_fields(db: &mut Db<'_>) {
             let emptied = db.unlink_where(hash, |entry| entry.address() == address);
             emptied.into_iter().for_each(|entry| db.forget(hash, entry, Removal::Emptied));
         } else if is_still_due {
-            // The rest has its turn when others had theirs.
+            // The remaining fields are handled after other hashes.
             break;
         }
     }
     arm_fields_again(db, hash);
 }
 
-/// When a live field of a key expires, the earliest of them.
+/// Returns the earliest expiry time of the live fields of a key.
 fn next_expiry_of_fields(db: &mut Db<'_>, key: Key<'_>) -> Option<i64> {
     let now_ms = db.at.now_ms;
     let entry = db.find(key)?;
@@ -73,14 +70,14 @@ fn next_expiry_of_fields(db: &mut Db<'_>, key: Key<'_>) -> Option<i64> {
     next_ms
 }
 
-/// When a key, or a field of it, expires that is there now. A key whose deadline has come is removed.
+/// Returns the earliest expiry time of a key or its fields. Removes a key that has expired.
 pub(crate) fn deadline_of(db: &mut Db<'_>, key: Key<'_>) -> i64 {
     let fields_ms = next_expiry_of_fields(db, key);
     let Some(entry) = db.peek(key) else { return i64::MAX };
     [entry.deadline_ms(), fields_ms].into_iter().flatten().min().unwrap_or(i64::MAX)
 }
 
-/// An entry of this hash with fields whose deadline has come.
+/// Returns an entry of this hash with expired fields.
 fn find_with_due_fields(db: &mut Db<'_>, hash: KeyHash) -> Option<NonNull<Entry>> {
     let (keyspace, now_ms) = (db.at.keyspace, db.at.now_ms);
     let has_due = |entry: &Entry| {
@@ -91,7 +88,7 @@ fn find_with_due_fields(db: &mut Db<'_>, hash: KeyHash) -> Option<NonNull<Entry>
     db.db().table.find_mut(table_hash, has_due).map(NonNull::from)
 }
 
-/// Adds an item for the fields of this key, whose last item was taken.
+/// Adds an item for the fields of this key, whose previous item was taken.
 fn arm_fields_again(db: &mut Db<'_>, hash: KeyHash) {
     let keyspace = db.at.keyspace;
     let table_hash = keyspace.hasher.table_hash(hash);
@@ -101,7 +98,7 @@ fn arm_fields_again(db: &mut Db<'_>, hash: KeyHash) {
     }
 }
 
-/// Brings the heap up to date with a hash whose earliest deadline of a field has changed.
+/// Updates the heap for a hash whose earliest field deadline has changed.
 pub(super) fn account_fields(
     db: &mut Db<'_>,
     hash: KeyHash,
@@ -145,8 +142,8 @@ fn rebuild_field_deadlines(db: &mut Db<'_>) {
     data.field_deadlines = heap;
 }
 
-/// Removes some fields of a hash whose deadline has come, and records that for the log; whether none is
-/// left, which is for the caller to record.
+/// Removes some expired fields of a hash, and records that for the log. Returns true if no field is left; then the
+/// caller records the removal.
 fn reap(hash: KeyHash, entry: &mut Entry, at: Context<'_>) -> bool {
     let copied = ColdAccounting::of(entry);
     let mut recording = at.batch().map(|batch| batch.record_edits(at.db, entry.key()));
@@ -160,7 +157,7 @@ fn reap(hash: KeyHash, entry: &mut Entry, at: Context<'_>) -> bool {
         });
         fields.is_empty()
     });
-    // The deadline that is known of a hash may be that of a field that has gone since.
+    // The known deadline of a hash may belong to a field that was removed since.
     if is_empty || !has_changed {
         return is_empty;
     }
@@ -176,7 +173,7 @@ fn reap(hash: KeyHash, entry: &mut Entry, at: Context<'_>) -> bool {
     false
 }
 
-/// The earliest deadline of a field of all hashes with this hash.
+/// Returns the earliest field deadline of all hashes with this hash.
 fn earliest(db: &ShardDb, table_hash: u64, is_key: impl Fn(&Entry) -> bool) -> Option<i64> {
     let mut earliest_ms = None::<i64>;
     db.table.find(table_hash, |entry| {
@@ -185,7 +182,7 @@ fn earliest(db: &ShardDb, table_hash: u64, is_key: impl Fn(&Entry) -> bool) -> O
         {
             earliest_ms = Some(earliest_ms.map_or(deadline_ms, |time| time.min(deadline_ms)));
         }
-        // No entry is the one: every candidate is to be seen.
+        // Never matches, so that every candidate is visited.
         false
     });
     earliest_ms

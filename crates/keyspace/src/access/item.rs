@@ -1,7 +1,7 @@
 //! Strings as the protocols of memcached see them: with flags and a version, stored on conditions.
 //!
-//! They are the same strings as those of RESP. What a client of another protocol stores has no
-//! flags, and what versions are is in [`crate::change::version`].
+//! These are the strings of RESP. A string stored by another protocol has no flags. [`crate::change::version`]
+//! explains versions.
 
 use std::num::NonZeroU64;
 use std::sync::Arc;
@@ -16,25 +16,25 @@ use crate::data::key::Key;
 use crate::data::value::{BLOB_LEN_MIN, StrView, ValueType};
 use crate::error::{Error, Result};
 
-/// A string with what memcached's protocols tell of it.
+/// A string with its memcached metadata.
 #[derive(Debug, Clone, Copy)]
 #[non_exhaustive]
 pub struct Item<'a> {
     /// The value.
     pub value: StrView<'a>,
-    /// What a client stored with it; 0 if nothing.
+    /// Flags that a client stored with it; 0 by default.
     pub flags: u32,
-    /// Its version; 0 if it was not asked for.
+    /// Version; 0 if the reader did not ask for it.
     pub version: u64,
-    /// When it expires, as Unix time in milliseconds.
+    /// Expiry time, as Unix time in milliseconds.
     pub deadline_ms: Option<i64>,
-    /// What readers and invalidations have left on it.
+    /// Marks that readers and invalidations have left on it.
     pub marks: Marks,
     /// Seconds since it was last used; see [`Db::idle_seconds`].
     pub idle_seconds: u32,
 }
 
-/// What is known of a string without looking at it: see [`Db::summary`].
+/// Metadata of a string without its value: see [`Db::summary`].
 #[derive(Debug, Clone, Copy)]
 #[non_exhaustive]
 pub struct Summary {
@@ -42,20 +42,20 @@ pub struct Summary {
     pub len: usize,
     /// Its version.
     pub version: u64,
-    /// When it expires, as Unix time in milliseconds.
+    /// Expiry time, as Unix time in milliseconds.
     pub deadline_ms: Option<i64>,
-    /// What readers and invalidations have left on it.
+    /// Marks that readers and invalidations have left on it.
     pub marks: Marks,
     /// Seconds since it was last used; see [`Db::idle_seconds`].
     pub idle_seconds: u64,
-    /// What it costs, with its part of the index.
+    /// Bytes of memory of the key, with its part of the index.
     pub memory_bytes: usize,
 }
 
-/// Whether a reader wants an item's version.
+/// Purpose for which a reader wants an item's version.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum VersionFor {
-    /// It does not.
+    /// The reader does not want it.
     None,
     /// It is a field of the reply that most readers ignore.
     Anybody,
@@ -63,7 +63,7 @@ pub enum VersionFor {
     Comparison,
 }
 
-/// What must hold for a store to happen.
+/// Precondition of a store.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Condition {
     /// Nothing.
@@ -76,7 +76,7 @@ pub enum Condition {
     Version(u64),
 }
 
-/// What became of a store.
+/// Result of a store.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Stored {
     /// It happened.
@@ -89,28 +89,28 @@ pub enum Stored {
     OtherVersion,
 }
 
-/// At which end of a string bytes are added.
+/// End of a string at which bytes are added.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum End {
     /// Before its first byte.
     Front,
-    /// Behind its last byte.
+    /// After its last byte.
     Back,
 }
 
-/// How a number is changed.
+/// Change to a number.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Adjust {
     /// Added to, modulo 2^64.
     Up(u64),
-    /// Taken from, down to 0.
+    /// Subtracted from, down to 0.
     Down(u64),
 }
 
-/// What became of a change to a number.
+/// Result of a change to a number.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Adjusted {
-    /// It is this now.
+    /// The new number.
     To(u64),
     /// There is no such key.
     Absent,
@@ -121,7 +121,7 @@ pub enum Adjusted {
 }
 
 impl Db<'_> {
-    /// As [`Db::set`], with what was noted of the string when it was saved.
+    /// Like [`Db::set`], and restores the saved flags and marks of the string.
     ///
     /// # Errors
     ///
@@ -137,13 +137,12 @@ impl Db<'_> {
         self.put_string(key, value.into(), expiry, Attributes { flags, marks, ..Attributes::NONE })
     }
 
-    /// Reads a string with its flags, and its version if that is wanted. Counts a hit or a miss,
-    /// and a use of the key.
+    /// Reads a string with its flags and, if wanted, its version. Counts a hit or a miss, and a use of the key.
     ///
     /// # Errors
     ///
     /// [`Error::WrongType`](crate::Error::WrongType), [`Error::Unreadable`](crate::Error::Unreadable).
-    // In line, so that a reader does not pay for fields that it does not look at.
+    // Inlined, so that a reader does not pay for fields that it does not use.
     #[inline(always)]
     pub fn item(&mut self, key: Key<'_>, version: VersionFor) -> Result<Option<Item<'_>>> {
         if version == VersionFor::Comparison {
@@ -165,8 +164,8 @@ impl Db<'_> {
         Ok(Some(Item { value, flags, version, deadline_ms, marks, idle_seconds }))
     }
 
-    /// What is known of a string, wherever its value is, without counting a read or a use of it; `None`
-    /// if the key holds none.
+    /// Returns the metadata of a string, in memory or on disk, without counting a read or a use; `None` if the key
+    /// has no string.
     pub fn summary(&mut self, key: Key<'_>, version: VersionFor) -> Option<Summary> {
         let version = self.version(key, version);
         let memory_bytes = self.memory_bytes(key)?;
@@ -182,14 +181,14 @@ impl Db<'_> {
         })
     }
 
-    /// How many keys of this shard were removed so far because their deadline had come. Who looks
-    /// before and after a read that found nothing knows whether the key was there, but over.
+    /// Number of keys of this shard that have expired so far. A caller that compares it before and after a miss knows
+    /// if the key had just expired.
     #[inline]
     pub fn expired_so_far(&self) -> u64 {
         self.at.stats.expired.get()
     }
 
-    /// The version of a key, without counting a read; 0 if there is no such key.
+    /// Returns the version of a key, without counting a read; 0 if there is no such key.
     pub fn version(&mut self, key: Key<'_>, wanted: VersionFor) -> u64 {
         if wanted == VersionFor::Comparison {
             self.own_version(key);
@@ -198,20 +197,20 @@ impl Db<'_> {
         self.peek(key).map_or(0, |entry| at.version_of(key.hash(), entry).get())
     }
 
-    /// The version of a key that has just been stored under the present lock, without looking it up.
+    /// Returns the version of a key that was just stored under the present lock, without a lookup.
     #[inline]
     pub fn version_of_store(&self, key: Key<'_>) -> u64 {
         self.at.striped_version(key.hash()).get()
     }
 
-    /// Sets a key to a string with flags, if `condition` holds. If the deadline in `expiry` has come
-    /// already, the key is deleted instead. Marks are gone afterwards.
+    /// Sets a key to a string with flags, if `condition` holds. A deadline in `expiry` that has passed deletes the
+    /// key instead. Marks are cleared.
     ///
     /// # Errors
     ///
     /// [`Error::KeyTooLong`](crate::Error::KeyTooLong),
     /// [`Error::ValueTooLong`](crate::Error::ValueTooLong).
-    // In line in the few places that store, as `put_string` is: a call costs 30 instructions.
+    // Inlined in the few places that store, as `put_string` is: a call costs 30 instructions.
     #[inline(always)]
     pub fn store<'v>(
         &mut self,
@@ -228,7 +227,7 @@ impl Db<'_> {
                 return Ok(outcome);
             }
             if let Condition::Version(_) = condition {
-                // Any number will do, for a change renews the version.
+                // Any number will do, since a change renews the version.
                 attributes.version = Some(NonZeroU64::MIN);
             }
         }
@@ -237,8 +236,8 @@ impl Db<'_> {
         Ok(Stored::Done)
     }
 
-    /// Adds bytes to a string that exists, if its version is the one wanted, if any, and if it does not
-    /// get longer than `len_max`: [`Stored::Absent`] then as well. Flags and deadline stay, marks are gone.
+    /// Adds bytes to an existing string, if `version` matches (when given). If the result would exceed `len_max`, it
+    /// returns [`Stored::Absent`]. Flags and deadline stay, marks are cleared.
     ///
     /// # Errors
     ///
@@ -268,7 +267,7 @@ impl Db<'_> {
             }
             End::Front => {
                 self.prepend(key, bytes)?;
-                // No command of Redis does that.
+                // No Redis command does this.
                 self.event(Event::Set, key);
             }
         }
@@ -278,15 +277,14 @@ impl Db<'_> {
         Ok(Stored::Done)
     }
 
-    /// Changes a decimal number of 64 bits without sign, if its version is the one wanted, if any.
-    /// Flags, marks and deadline stay.
+    /// Changes an unsigned 64-bit decimal number, if `version` matches (when given). Flags, marks and deadline stay.
     ///
     /// # Errors
     ///
     /// [`Error::WrongType`](crate::Error::WrongType).
     pub fn adjust(&mut self, key: Key<'_>, by: Adjust, version: Option<u64>) -> Result<Adjusted> {
         if version.is_some() {
-            // As memcached does, which looks at the version before it reads any other text.
+            // Like memcached, which checks the version before it parses any text but an empty one.
             let is_empty =
                 |entry: &Entry| entry.value_type() == ValueType::String && entry.string_len() == 0;
             if self.peek(key).is_some_and(is_empty) {
@@ -328,8 +326,7 @@ impl Db<'_> {
         Ok(Adjusted::To(sum))
     }
 
-    /// Whether `condition` holds, as the outcome of a store on it. A key whose version is compared
-    /// has one of its own afterwards.
+    /// Returns the result of a store under `condition`. A key whose version is compared gets an own version.
     fn check_condition(&mut self, key: Key<'_>, condition: Condition) -> Stored {
         let at = self.at;
         let found = self.find(key);
@@ -351,7 +348,7 @@ impl Db<'_> {
         }
     }
 
-    /// Gives a key a version of its own, the one it has, unless it has one or is absent.
+    /// Gives a key an own version, equal to its present one, unless it has one or is absent.
     fn own_version(&mut self, key: Key<'_>) {
         let at = self.at;
         let Some(entry) = self.find(key) else { return };
@@ -361,14 +358,14 @@ impl Db<'_> {
         }
     }
 
-    /// Gives a key a version of the caller's choice, until it changes; `false` if there is no such key. Who
-    /// chooses has to see to it that no two values of the key have the same one.
+    /// Sets the version of a key until its next change; `false` if there is no such key. The caller must never give
+    /// two values of a key the same version.
     pub fn set_version(&mut self, key: Key<'_>, version: NonZeroU64) -> bool {
         self.annotate(key, |attributes| attributes.version = Some(version))
     }
 
-    /// Changes what readers and invalidations have left on an item. That is no mutation, but the log has
-    /// it; `false` if the key holds no string.
+    /// Changes the marks of an item. This is not a change of the key, but it is logged. `false` if the key has no
+    /// string.
     pub fn mark(&mut self, key: Key<'_>, edit: impl FnOnce(&mut Marks)) -> bool {
         let at = self.at;
         let item = self.find(key).filter(|entry| entry.value_type() == ValueType::String);
@@ -385,8 +382,8 @@ impl Db<'_> {
         true
     }
 
-    /// Notes of an item what another server has noted of it; without flags it keeps those that it has. Who has the key
-    /// in a cache hears of it when it becomes out of date. `false` if the key holds no string.
+    /// Sets the flags and marks of an item as another server has stored them; without flags it keeps its own. Clients
+    /// that cache the key are told when it becomes stale. `false` if the key has no string.
     pub fn set_note(&mut self, key: Key<'_>, flags: Option<u32>, marks: Marks) -> bool {
         let Some(entry) = self.find(key) else { return false };
         if entry.value_type() != ValueType::String {
@@ -398,7 +395,7 @@ impl Db<'_> {
         self.note(key, flags, marks)
     }
 
-    /// The same, of which nobody hears.
+    /// Like [`Db::set_note`], without telling listeners.
     pub(crate) fn note(&mut self, key: Key<'_>, flags: Option<u32>, marks: Marks) -> bool {
         let at = self.at;
         let Some(before) = self.find(key).map(|entry| entry.attributes().note()) else {
@@ -419,8 +416,8 @@ impl Db<'_> {
         true
     }
 
-    /// Marks an item as out of date and gives it a new version, so that no client stores by an old one;
-    /// `false` if there is no such key.
+    /// Marks an item as stale and gives it a new version, so that no client stores with an old one; `false` if there
+    /// is no such key.
     ///
     /// # Errors
     ///
@@ -462,10 +459,10 @@ impl Db<'_> {
     }
 }
 
-/// The value as memcached reads numbers: leading blanks, a plus and leading zeros are allowed, and what
-/// is behind a blank or a zero byte does not count. (Its own `decr` fills numbers up with blanks.)
+/// Parses a value as memcached does: leading blanks, a plus and leading zeros are allowed, and everything after a
+/// blank or a zero byte is ignored. (Its `decr` pads numbers with blanks.)
 fn number(value: StrView<'_>) -> Option<u64> {
-    // As `isspace` of C.
+    // As `isspace` in C.
     let is_blank = |byte: &u8| byte.is_ascii_whitespace() || *byte == b'\x0b';
     let bytes = match value {
         StrView::Int(value) => return u64::try_from(value).ok(),

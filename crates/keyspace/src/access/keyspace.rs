@@ -1,4 +1,4 @@
-//! The keyspace as a whole: shards, their hash, and what they share.
+//! The keyspace as a whole: its shards, the hash of keys, and shared state.
 
 use std::fmt;
 use std::num::NonZeroU64;
@@ -15,7 +15,7 @@ use crate::change::event::EventSink;
 use crate::change::interest::SharedInterest;
 use crate::change::log::batch::BatchSink;
 use crate::change::log::sink::{LogSink, Sizes};
-use crate::change::stream_place::{KnownPlace, StreamPlace};
+use crate::change::stream_position::{KnownPosition, StreamPosition};
 use crate::data::code::{CodeKind, CodeStore};
 use crate::data::collections::limits::{LimitCells, Limits};
 use crate::data::deadline::NO_DEADLINE;
@@ -33,33 +33,32 @@ use crate::registries::stats::{DbStats, DbTotal, Stats};
 use crate::registries::waiters::{Forgotten, Sequences, Unserved};
 use crate::registries::watch::registry::Board;
 
-/// At most this many shards.
+/// Maximum number of shards.
 pub const SHARDS_MAX: usize = 1 << SHARD_BITS_MAX;
 
-/// In a keyspace of fewer keys than this, prefetching does not pay: it is mostly in the processor's caches, where locks
-/// cost more than misses. About the number of keys whose index and short values fill a megabyte.
+/// Number of keys below which prefetching does not pay: the keyspace is mostly in the processor's caches, and locks
+/// cost more than misses. The index and short values of about so many keys fill a megabyte.
 const PREFETCH_KEYS_MIN: u64 = 16 * 1024;
 
-/// How a keyspace is built.
+/// Parameters of a keyspace.
 #[derive(Clone)]
 pub struct Options {
-    /// Number of shards, a power of two up to [`SHARDS_MAX`]. Many more than threads, so that two
-    /// threads seldom meet in one.
+    /// Number of shards, a power of two up to [`SHARDS_MAX`]. Use many more than threads, so that two threads seldom
+    /// need the same shard.
     pub shards: usize,
     /// Number of databases, 1 to [`DATABASES_MAX`].
     pub databases: usize,
-    /// Seeds the hash of keys. A server draws it from the operating system, so that no client
-    /// can choose keys that collide.
+    /// Seed for the hash of keys. A server takes it from the operating system, so that no client can choose keys that
+    /// collide.
     pub seed: u64,
-    /// The longest value that an append or a write beyond the end may make.
+    /// Maximum length of a value that an append or a write beyond the end makes.
     pub value_len_max: usize,
-    /// Versions of keys are larger than this. A server derives it from the time of its start, so that
-    /// a version handed out in an earlier life fits no value of this one.
+    /// Lower bound of the versions of keys. A server derives it from its start time, so that a version from before a
+    /// restart never matches a value of this run.
     pub version_base: u64,
-    /// Where changes are logged. While a keyspace is being loaded from its log nothing must go
-    /// there: see [`Keyspace::begin_logging`].
+    /// Log for changes. Nothing must be logged while a keyspace loads from its log: see [`Keyspace::begin_logging`].
     pub log: Option<Arc<dyn LogSink>>,
-    /// How records are cut. Tests make them short.
+    /// Sizes at which records are split. Tests make them short.
     pub log_sizes: Sizes,
 }
 
@@ -88,7 +87,7 @@ impl fmt::Debug for Options {
     }
 }
 
-/// Why a keyspace could not be built.
+/// Reason why a keyspace could not be built.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum OptionsError {
@@ -100,40 +99,40 @@ pub enum OptionsError {
     Databases(usize),
 }
 
-/// All keys with their values, shared by all threads.
+/// All keys with their values. All threads share it.
 ///
-/// Nothing is read or written here directly: a thread gets a [`ShardLocks`](crate::ShardLocks), which locks shards and
-/// hands out databases.
+/// It offers no reads or writes itself: a thread gets a [`ShardLocks`](crate::ShardLocks), which locks shards and
+/// returns databases.
 pub struct Keyspace {
     pub(crate) hasher: KeyHasher,
     pub(crate) slots: Box<[Slot]>,
-    /// For each shard a time not later than its earliest deadline, or [`NO_DEADLINE`]. Written under
-    /// the shard's lock. All in one place, since the reaper looks at all of them in each turn.
+    /// For each shard, a time not later than its earliest deadline, or [`NO_DEADLINE`]. Written under the shard's
+    /// lock. Stored together, since the reaper checks all of them in each turn.
     pub(crate) next_deadlines_ms: Box<[AtomicI64]>,
-    /// The same for the fields of hashes. Apart, because eviction looks for keys that expire soon.
+    /// Like `next_deadlines_ms`, for fields of hashes. Separate, because eviction searches for keys that expire soon.
     pub(crate) next_field_deadlines_ms: Box<[AtomicI64]>,
     pub(crate) busy: BusyShards,
     pub(crate) reaper_wakeup: Arc<ReaperWakeup>,
     pub(crate) pressure: Pressure,
     pub(crate) limits: LimitCells,
-    /// A bound for writes to come; relaxed, for it orders nothing.
+    /// Limit for future writes. Relaxed, since it orders nothing.
     value_len_max: AtomicUsize,
     databases: usize,
     pub(super) lazy_free: LazyFreeQueue,
     version_base: u64,
     pub(super) log: Option<BatchSink>,
-    /// Where the data are in the stream of a primary.
-    pub(crate) stream_place: KnownPlace,
-    /// Bytes of the copies that commands compute from.
+    /// Replication offset of the data in the stream of a primary.
+    pub(crate) stream_position: KnownPosition,
+    /// Bytes of value copies that commands compute from.
     pub(crate) copies_bytes: AtomicU64,
-    /// For how long the reaper has looked for what has expired, and removed it, in nanoseconds. Relaxed: a figure.
+    /// Total time that the reaper has spent on expiry, in nanoseconds. Relaxed: a statistic.
     pub(crate) expiry_nanos: AtomicU64,
     /// The longest round of the reaper since [`Keyspace::take_longest_expiry`].
     pub(crate) longest_expiry_nanos: AtomicU64,
     pub(crate) interest: SharedInterest,
     /// The receiver of events.
     pub(crate) sink: OnceLock<Box<dyn EventSink>>,
-    /// How often two databases were exchanged. Changes only while all shards are locked.
+    /// Number of SWAPDB exchanges. Changes only while all shards are locked.
     pub(crate) swaps: AtomicU64,
     /// The snapshot in progress.
     pub(crate) snapshot: Mutex<Option<Arc<Backlog>>>,
@@ -146,17 +145,17 @@ pub struct Keyspace {
     /// For watchers.
     pub(crate) watches: Arc<Board>,
     pub(super) code: CodeStore,
-    /// Where values are that are not in memory.
+    /// Store for values on disk.
     pub(crate) cold: OnceLock<Arc<ColdStore>>,
-    /// Whether a value has ever been nowhere else.
+    /// True if a value has ever been only on disk.
     pub(crate) has_spilled: AtomicBool,
     pub(crate) aging: Aging,
-    /// Another server decides what expires. Relaxed: a moment more or less makes no difference.
+    /// True if another server decides about expiry. Relaxed: a moment more or less makes no difference.
     is_following: AtomicBool,
 }
 
 impl Keyspace {
-    /// An empty keyspace.
+    /// Returns an empty keyspace.
     ///
     /// # Errors
     ///
@@ -187,7 +186,7 @@ impl Keyspace {
             lazy_free: LazyFreeQueue::default(),
             version_base,
             log: log.map(|sink| BatchSink::new(sink, log_sizes)),
-            stream_place: KnownPlace::default(),
+            stream_position: KnownPosition::default(),
             copies_bytes: AtomicU64::new(0),
             expiry_nanos: AtomicU64::new(0),
             longest_expiry_nanos: AtomicU64::new(0),
@@ -206,14 +205,13 @@ impl Keyspace {
         })
     }
 
-    /// A key with its hash.
+    /// Returns a key with its hash.
     #[inline]
     pub fn key<'a>(&self, bytes: &'a [u8]) -> Key<'a> {
         self.hasher.key(bytes)
     }
 
-    /// The same where the hash of some bytes is known: it is used if these are the very bytes, in the same
-    /// place.
+    /// Like [`Keyspace::key`], but reuses a known hash if it belongs to this very slice (same address).
     #[inline]
     pub fn key_as<'a>(&self, bytes: &'a [u8], hashed: Option<(&[u8], KeyHash)>) -> Key<'a> {
         match hashed {
@@ -222,18 +220,18 @@ impl Keyspace {
         }
     }
 
-    /// The hash of a key.
+    /// Returns the hash of a key.
     #[inline]
     pub fn hash(&self, key: &[u8]) -> KeyHash {
         self.hasher.hash_bytes(key)
     }
 
-    /// The number of the shard of a key.
+    /// Returns the shard number of a key.
     pub fn shard_of(&self, key: KeyHash) -> usize {
         self.hasher.shard(key)
     }
 
-    /// The database of this number, if there is one.
+    /// Returns the database of this number, if there is one.
     #[inline]
     pub fn db_index(&self, number: usize) -> Option<DbIndex> {
         if number < self.databases {
@@ -243,69 +241,69 @@ impl Keyspace {
         }
     }
 
-    /// All databases.
+    /// Returns all databases.
     pub fn db_indices(&self) -> impl Iterator<Item = DbIndex> + use<> {
         DbIndex::below(self.databases)
     }
 
-    /// Says whether the keyspace follows that of another server. While it does, keys whose deadline has come stay, but
-    /// are not shown, until the other server removes them, and nothing is evicted. Callers that change keys have to
-    /// see all of them then: they say that it is a time before any deadline.
+    /// Sets if the keyspace follows another server. While it does, nothing is evicted, and expired keys stay, but
+    /// hidden, until the other server removes them. Callers that apply changes must see all keys: they pass a time
+    /// before any deadline.
     pub fn set_following(&self, is_following: bool) {
         self.is_following.store(is_following, Ordering::Relaxed);
         self.reaper_wakeup.notify();
     }
 
-    /// What was loaded is that of a place, as a snapshot says.
-    pub fn note_loaded_place(&self, place: StreamPlace) {
-        *self.stream_place.lock() = Some(place);
+    /// Sets the replication offset of the loaded data, as a snapshot states it.
+    pub fn note_loaded_position(&self, position: StreamPosition) {
+        *self.stream_position.lock() = Some(position);
     }
 
-    /// The place of the data in the stream of a primary, as the log has it.
-    pub fn stream_place(&self) -> Option<StreamPlace> {
-        *self.stream_place.lock()
+    /// Returns the offset of the data in the stream of a primary, as the log has it.
+    pub fn stream_position(&self) -> Option<StreamPosition> {
+        *self.stream_position.lock()
     }
 
-    /// Whether another server decides what expires.
+    /// Returns true if another server decides about expiry.
     #[must_use]
     pub fn is_following(&self) -> bool {
         self.is_following.load(Ordering::Relaxed)
     }
 
-    /// Why a key is gone by itself, if it is; see [`Removal::due`].
+    /// Returns the reason if an entry has expired; see [`Removal::due`].
     #[inline]
     pub(crate) fn expiry_of(&self, entry: &Entry, now_ms: i64) -> Option<Removal> {
         Removal::due(entry, now_ms, || self.is_following())
     }
 
-    /// The longest value that an append or a write beyond the end may make.
+    /// Returns the maximum length of a value that an append or a write beyond the end makes.
     pub fn value_len_max(&self) -> usize {
         self.value_len_max.load(Ordering::Relaxed)
     }
 
-    /// Changes that bound. Values that are longer already stay.
+    /// Changes that limit. Longer values that already exist stay.
     pub fn set_value_len_max(&self, len: usize) {
         self.value_len_max.store(len.min(VALUE_LEN_MAX), Ordering::Relaxed);
     }
 
-    /// Up to which size collections are compact.
+    /// Returns the limits up to which collections keep their compact encoding.
     pub fn limits(&self) -> Limits {
         self.limits.all()
     }
 
-    /// Changes these limits. Collections adopt them when they are next edited.
+    /// Changes these limits. A collection adopts them at its next edit.
     pub fn set_limits(&self, limits: &Limits) {
         self.limits.set_all(limits);
     }
 
-    /// The libraries of functions and named scripts that clients keep here.
+    /// Returns the libraries of functions and named scripts that clients store here.
     #[inline]
     pub fn code(&self) -> &CodeStore {
         &self.code
     }
 
-    /// Puts or removes code, which counts against the limit of memory. Returns what was there. For a holder of all
-    /// shards.
+    /// Puts or removes code, which counts against the memory limit. Returns the previous source. The caller has
+    /// locked all shards.
     pub(crate) fn set_code(
         &self,
         kind: CodeKind,
@@ -318,64 +316,64 @@ impl Keyspace {
         before
     }
 
-    /// True if [`ShardLocks::prefetch`](crate::ShardLocks::prefetch) pays for keys of this database, judged by the size
-    /// of one shard's part.
+    /// Returns true if [`ShardLocks::prefetch`](crate::ShardLocks::prefetch) pays for keys of this database.
+    /// Estimated from the size of one shard's part.
     #[inline]
     pub fn gains_from_prefetch(&self, db: DbIndex) -> bool {
         let keys = self.slots[0].stats.dbs.get(db).keys.get();
         keys * self.shard_count() as u64 >= PREFETCH_KEYS_MIN
     }
 
-    /// The number of shards.
+    /// Returns the number of shards.
     pub fn shard_count(&self) -> usize {
         self.slots.len()
     }
 
-    /// The number of keys in a database. Takes no lock: exact without writers, and otherwise a
-    /// number that was right shard by shard.
+    /// Returns the number of keys in a database, without a lock. Exact without concurrent writers; otherwise each
+    /// shard contributes a number that was correct at some moment.
     pub fn len(&self, db: DbIndex) -> u64 {
         self.slots.iter().map(|slot| slot.stats.dbs.get(db).keys.get()).sum()
     }
 
-    /// Whether all keys of a database have deadlines; exact as [`Keyspace::len`] is.
+    /// Returns true if all keys of a database have deadlines; as exact as [`Keyspace::len`].
     pub(crate) fn all_expire(&self, db: DbIndex) -> bool {
         let counters = self.slots.iter().map(|slot| slot.stats.dbs.get(db));
         counters.map(|db| db.keys.get().saturating_sub(db.expires.get())).sum::<u64>() == 0
     }
 
-    /// The number of keys in all databases; see [`Keyspace::len`].
+    /// Returns the number of keys in all databases; see [`Keyspace::len`].
     #[must_use]
     pub fn total_len(&self) -> u64 {
         let counters = self.slots.iter().flat_map(|slot| slot.stats.dbs.used());
         counters.map(|(_, db)| db.keys.get()).sum()
     }
 
-    /// The longest round in which the reaper has removed keys, since this was asked last.
+    /// Returns the longest round of the reaper that removed keys, and resets it.
     pub fn take_longest_expiry(&self) -> Duration {
         Duration::from_nanos(self.longest_expiry_nanos.swap(0, Ordering::Relaxed))
     }
 
-    /// About how many keys there are in all databases, or more if values are long: found in the time that it takes to
-    /// ask each shard, however many databases there are.
+    /// Estimates the number of keys in all databases; too high if values are long. Takes one step for each shard,
+    /// however many databases there are.
     #[must_use]
     pub fn estimated_len(&self) -> u64 {
         const ENTRY_BYTES: u64 = 32;
         self.slots.iter().map(|slot| slot.stats.entry_bytes.get()).sum::<u64>() / ENTRY_BYTES
     }
 
-    /// Whether a database has no keys; see [`Keyspace::len`].
+    /// Returns true if a database has no keys; see [`Keyspace::len`].
     pub fn is_empty(&self, db: DbIndex) -> bool {
         self.len(db) == 0
     }
 
-    /// The size of a database, without a lock.
+    /// Returns the size of a database, without a lock.
     pub fn db_stats(&self, db: DbIndex, now_ms: i64) -> DbStats {
         let mut total = DbTotal::default();
         self.slots.iter().for_each(|slot| total.add(slot.stats.dbs.get(db)));
         total.stats(now_ms)
     }
 
-    /// The sizes of all databases that have keys, in the order of their numbers, without a lock.
+    /// Returns the sizes of all databases that have keys, in the order of their numbers, without a lock.
     #[must_use]
     pub fn sizes(&self, now_ms: i64) -> Vec<(DbIndex, DbStats)> {
         let mut totals: Vec<DbTotal> = Vec::new();
@@ -389,7 +387,7 @@ impl Keyspace {
         sizes.filter(|(_, stats)| stats.keys > 0).collect()
     }
 
-    /// What happened, without a lock.
+    /// Returns the counters, without a lock.
     pub fn stats(&self) -> Stats {
         let mut stats = Stats {
             expiry_nanos: self.expiry_nanos.load(Ordering::Relaxed),
@@ -407,15 +405,14 @@ impl Keyspace {
         stats
     }
 
-    /// A time not later than the earliest deadline of all keys and fields; `None` if there is no
-    /// deadline.
+    /// Returns a time not later than the earliest deadline of all keys and fields; `None` without deadlines.
     pub fn next_deadline_ms(&self) -> Option<i64> {
         let times = self.next_deadlines_ms.iter().chain(&self.next_field_deadlines_ms);
         let times = times.map(|time_ms| time_ms.load(Ordering::Relaxed));
         times.min().filter(|time_ms| *time_ms != NO_DEADLINE)
     }
 
-    /// Tells the reaper the earliest deadlines of a shard, exactly.
+    /// Tells the reaper the exact earliest deadlines of a shard.
     pub(crate) fn publish_next_deadline(&self, held: &Held<'_>) {
         let next_ms = held.shard.next_deadline_ms().unwrap_or(NO_DEADLINE);
         self.next_deadlines_ms[held.index].store(next_ms, Ordering::Relaxed);
@@ -423,7 +420,7 @@ impl Keyspace {
         self.next_field_deadlines_ms[held.index].store(next_ms, Ordering::Relaxed);
     }
 
-    /// The version that the last of this many changes in a shard made.
+    /// Returns the version that the last of this many changes in a shard made.
     #[inline]
     pub(crate) fn version_after(&self, changes: u64) -> NonZeroU64 {
         let version = self.version_base.wrapping_add(changes).wrapping_add(1);

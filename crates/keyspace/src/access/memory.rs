@@ -1,4 +1,4 @@
-//! Memory that the data take, and its limit; the store for values on disk; freeing what is in no database any more.
+//! Memory of the data and its limit; the store for values on disk; freeing of removed values.
 
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
@@ -14,7 +14,7 @@ use crate::registries::lazy_free::{Fate, LAZY_FREE_BYTES_MIN, LazyFreeItem, Lazy
 use crate::registries::pressure::Eviction;
 use crate::registries::stats::Memory;
 
-/// A stream with more blocks, groups and pending entries than this is left to the reaper as well, as in Redis.
+/// Number of blocks, groups and pending entries above which the reaper frees a stream, as in Redis.
 const PARTS_MAX: usize = 64;
 
 /// Figures of values on disk.
@@ -25,23 +25,23 @@ pub struct SpillStats {
     pub keys: u64,
     /// Bytes of these values.
     pub bytes: u64,
-    /// Values that were fetched so far.
+    /// Number of values fetched so far.
     pub fetched: u64,
-    /// Of these, values that a command had to wait for with a shard locked.
+    /// Number of these that a command had to wait for with a shard locked.
     pub fetched_late: u64,
 }
 
 /// Extra memory of a snapshot, in bytes.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct SnapshotMemory {
-    /// Now.
+    /// Present value.
     pub now: u64,
-    /// The most since it began.
+    /// Maximum since the snapshot began.
     pub peak: u64,
 }
 
 impl Keyspace {
-    /// The memory taken, without a lock.
+    /// Returns the memory in use, without a lock.
     pub fn memory(&self) -> Memory {
         let mut memory = Memory {
             lazy_free: self.lazy_free.bytes(),
@@ -58,7 +58,7 @@ impl Keyspace {
         memory
     }
 
-    /// Extra memory of the snapshot in progress; `None` if there is none.
+    /// Returns the extra memory of the snapshot in progress; `None` if there is none.
     pub fn snapshot_memory(&self) -> Option<SnapshotMemory> {
         let running = self.snapshot.lock();
         let backlog = running.as_ref()?;
@@ -66,20 +66,20 @@ impl Keyspace {
         Some(SnapshotMemory { now, peak })
     }
 
-    /// Bytes of memory as they count against the limit, give or take a 256th of that.
+    /// Returns the bytes of memory that count against the limit, within a 256th of the limit.
     pub fn told_memory(&self) -> u64 {
         self.pressure.used_bytes()
     }
 
-    /// Sets what happens when memory runs short, from now on. Keys are not removed here: the next
-    /// write does that, and the reaper, which is woken.
+    /// Sets the eviction policy and limit. This evicts no keys itself: the next write does, and the reaper, which is
+    /// woken.
     pub fn set_eviction(&self, eviction: &Eviction) {
         self.pressure.set(eviction, self.shard_count());
         if eviction.limit_bytes == 0 {
             return;
         }
-        // Without a limit no shard tells its size, and under a larger one it does so less often. No lock is
-        // waited for: the caller may hold shards itself.
+        // Shards do not report their sizes without a limit, and report less often under a larger limit. This waits
+        // for no lock, since the caller may have locked shards itself.
         for slot in &self.slots {
             slot.stats.tell(&self.pressure);
         }
@@ -88,54 +88,53 @@ impl Keyspace {
         }
     }
 
-    /// The policy for when memory runs short.
+    /// Returns the eviction policy.
     pub fn eviction(&self) -> Eviction {
         self.pressure.eviction()
     }
 
-    /// True if there is a limit for memory.
+    /// Returns true if there is a memory limit.
     #[inline]
     pub fn has_memory_limit(&self) -> bool {
         self.pressure.has_limit()
     }
 
-    /// True if memory is beyond its limit, give or take a 256th. Takes no lock and reads two
-    /// numbers.
+    /// Returns true if memory exceeds its limit, within a 256th. Takes no lock and reads two numbers.
     #[inline]
     pub fn is_short_of_memory(&self) -> bool {
         self.pressure.is_exceeded()
     }
 
-    /// True if memory would be beyond its limit with so many bytes more.
+    /// Returns true if memory would exceed its limit with so many bytes more.
     #[inline]
     pub fn would_be_short(&self, bytes: usize) -> bool {
         self.pressure.is_exceeded_with(bytes as u64)
     }
 
-    /// Has the reaper evict what is too much.
+    /// Wakes the reaper to evict the excess.
     pub fn evict_later(&self) {
         self.reaper_wakeup.notify();
     }
 
-    /// Gives the keyspace its store for values on disk: before anything is loaded that refers to it. A
-    /// second one is not taken.
+    /// Sets the store for values on disk. Call it before loading anything that refers to the store. A second call has
+    /// no effect.
     pub fn set_cold_store(&self, store: Arc<ColdStore>) {
         let _ = self.cold.set(store);
     }
 
-    /// The store for values on disk.
+    /// Returns the store for values on disk.
     #[inline]
     pub fn cold_store(&self) -> Option<&Arc<ColdStore>> {
         self.cold.get()
     }
 
-    /// True if there may be values that are on disk only.
+    /// Returns true if there may be values that are only on disk.
     #[inline]
     pub fn has_spilled(&self) -> bool {
         self.has_spilled.load(Ordering::Relaxed)
     }
 
-    /// Figures of values on disk, without a lock.
+    /// Returns figures of values on disk, without a lock.
     pub fn spill_stats(&self) -> SpillStats {
         let mut all = SpillStats::default();
         for slot in &self.slots {
@@ -147,7 +146,7 @@ impl Keyspace {
         all
     }
 
-    /// An entry ends that is in no database any more.
+    /// Releases the location of an entry that is in no database any more.
     pub(crate) fn let_go(&self, entry: &Entry) {
         if let Some(location) = entry.location() {
             self.release(location);
@@ -160,14 +159,14 @@ impl Keyspace {
         }
     }
 
-    /// Frees something large, by the reaper if possible.
+    /// Frees something large, preferably through the reaper.
     pub(crate) fn discard(&self, item: LazyFreeItem) {
         if self.lazy_free.push(item) == Fate::Queued {
             self.reaper_wakeup.notify();
         }
     }
 
-    /// The number of large things that were removed and wait to be freed.
+    /// Returns the number of removed large items that wait to be freed.
     pub fn lazy_free_items(&self) -> usize {
         self.lazy_free.items()
     }
@@ -176,8 +175,8 @@ impl Keyspace {
         &self.lazy_free
     }
 
-    /// Frees an entry that is in no database any more, here, or, if it is large, by the reaper, or when it has been
-    /// saved.
+    /// Frees an entry that is in no database any more. The reaper frees a large one, and a snapshot keeps one until
+    /// it is saved.
     pub(crate) fn free(&self, mut entry: Entry) {
         if let Some(id) = entry.snapshot_id()
             && let Some(value) = entry.take_out_of_line()
@@ -189,7 +188,7 @@ impl Keyspace {
         }
     }
 
-    /// Frees a value that no entry has any more, in the same way.
+    /// Frees a value that was replaced in its entry, in the same way.
     pub(crate) fn free_displaced(&self, displaced: Option<OutOfLine>) {
         let Some(value) = displaced else { return };
         if let Some(id) = value.snapshot_id() {

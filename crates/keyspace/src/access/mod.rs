@@ -1,5 +1,5 @@
-//! A thread's way to the data: the keyspace, its shards, how they are locked, and what is done to a key under the lock.
-//! Everything that changes a key passes [`context`], which tells the log and all who listen; [`undo`] takes it back.
+//! Access to the data for a thread: the keyspace, its shards, their locks, and operations on keys under the locks.
+//! All changes of a key pass [`context`], which tells the log and all listeners; [`undo`] rolls them back.
 
 pub(crate) mod accounting;
 pub(crate) mod busy;

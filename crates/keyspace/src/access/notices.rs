@@ -1,5 +1,5 @@
-//! Notes for others while keys change: events, watched keys that changed, cached keys that changed, keys that clients
-//! wait for; and handing these over before the shards are unlocked.
+//! Notices for others while keys change: events, and changed keys that clients watch, cache or wait for. They are
+//! delivered before the shards are unlocked.
 
 use std::sync::atomic::Ordering;
 
@@ -15,7 +15,7 @@ use crate::registries::waiters::{Unserved, Waiter};
 use crate::registries::watch::touched::TouchedKey;
 
 impl Context<'_> {
-    /// Names what has happened to a key.
+    /// Publishes the event of a change to a key.
     #[inline]
     pub(crate) fn event(&self, event: Event, key: &[u8]) {
         if self.effects.interest().includes(Interest::of_classes(event.class())) {
@@ -23,7 +23,7 @@ impl Context<'_> {
         }
     }
 
-    /// The same for what happens by itself.
+    /// Like [`Context::event`], for a change that happens by itself.
     #[inline]
     pub(crate) fn event_of_itself(&self, event: Event, key: &[u8]) {
         if self.effects.interest().includes(Interest::of_classes(event.class())) {
@@ -41,7 +41,7 @@ impl Context<'_> {
         }
     }
 
-    /// Notes a key that has changed if it is watched.
+    /// Notes a changed key if it is watched.
     #[inline]
     pub(crate) fn touch_watched(&self, hash: KeyHash, key: &[u8]) {
         if self.observers.watched.may_watch(hash) {
@@ -56,7 +56,7 @@ impl Context<'_> {
         }
     }
 
-    /// A key has changed in a shard with cached keys, or while every change is told.
+    /// Handles a changed key in a shard with cached keys, or under broadcast.
     #[inline(never)]
     pub(crate) fn invalidate(&self, interest: Interest, hash: KeyHash, key: &[u8], origin: Origin) {
         let invalidated = &self.thread.effects.notices().invalidated;
@@ -86,14 +86,14 @@ impl Context<'_> {
     }
 }
 
-/// Tells threads that change keys of the shard whether any key is cached, and counts the memory of its table.
+/// Tells writers of the shard if any key is cached, and accounts for the memory of the table.
 pub(crate) fn note_table(keyspace: &Keyspace, stats: &ShardStats, cached: &CachedKeys) {
     stats.interest.set(Interest::CACHED, cached.len() > 0);
     stats.cached_bytes.set(cached.memory_bytes() as u64);
     stats.follow_size(&keyspace.pressure);
 }
 
-/// Tells the watchers of keys that have changed; to be called before their shards are unlocked.
+/// Tells the watchers of changed keys. Call it before their shards are unlocked.
 #[inline]
 pub(crate) fn tell_watchers(locks: &mut ShardLocks<'_>) {
     if locks.thread.effects.noted().is_some_and(|notices| !notices.touched.is_empty()) {
@@ -112,11 +112,11 @@ fn tell_watchers_of_all(locks: &mut ShardLocks<'_>) {
     }
 }
 
-/// Leaves unserved keys to other threads; no shard is held.
+/// Leaves unserved keys to other threads. No shard is locked.
 #[cold]
 pub(super) fn hand_over_ready(locks: &mut ShardLocks<'_>) {
     let Unserved { keys, callback } = &locks.keyspace().unserved;
-    // Without anybody to serve there are no waiters either.
+    // If nobody serves keys, there are no waiters either.
     let Some(callback) = callback.get() else { return };
     let was_empty = {
         let mut keys = keys.lock();
@@ -130,7 +130,7 @@ pub(super) fn hand_over_ready(locks: &mut ShardLocks<'_>) {
     }
 }
 
-/// Takes a waiter out that was registered under an undo log, as if it had never come.
+/// Removes a waiter that was registered under an undo log, as if it had never existed.
 pub(super) fn withdraw_waiter(locks: &mut ShardLocks<'_>, waiter: &Waiter) {
     waiter.state.withdraw();
     if !waiter.is_forgotten.swap(true, Ordering::Relaxed) {
@@ -138,7 +138,7 @@ pub(super) fn withdraw_waiter(locks: &mut ShardLocks<'_>, waiter: &Waiter) {
     }
 }
 
-/// Takes a waiter out of the queues of all shards that are not busy; `false` if some are.
+/// Removes a waiter from the queues of all shards that are not busy; `false` if some are.
 pub(crate) fn try_forget(locks: &mut ShardLocks<'_>, waiter: &Waiter) -> bool {
     let mut has_met_busy = false;
     for key in &waiter.keys {

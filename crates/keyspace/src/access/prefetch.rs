@@ -1,13 +1,11 @@
-//! Announcing the keys of a batch, so that their cache misses overlap.
+//! Prefetches the keys of a batch, so that their cache misses overlap.
 //!
-//! A lookup in a large keyspace waits for memory twice: for the bucket of the index and for the
-//! entry. For a batch of parsed requests both can be asked for ahead: first all buckets, then, when
-//! those have arrived, the entries that their fingerprints point to. Finding either address takes
-//! the shard's lock for a moment, which costs some 10 ns, once for neighbouring keys of one shard; a
-//! shard that another thread has locked is passed over.
+//! A lookup in a large keyspace waits for memory twice: for the bucket of the index and for the entry. A batch of
+//! parsed requests can prefetch both: first all buckets, then the entries that match their fingerprints. Computing
+//! either address takes the shard's lock for a moment, some 10 ns, once for consecutive keys of a shard. Shards that
+//! another thread has locked are skipped.
 //!
-//! Elements of a large hash or set are prefetched in the same way, if a batch begins with several
-//! requests for one.
+//! Elements of a large hash or set are prefetched in the same way, if a batch begins with several requests for one.
 
 use tierce_collections::Collection;
 
@@ -19,9 +17,9 @@ use crate::data::key::{Key, KeyHash};
 use crate::db_index::DbIndex;
 
 impl ShardLocks<'_> {
-    /// Asks the processor to fetch what the operations on these keys will read. Best called once for each
-    /// batch, before its first operation, if [`Keyspace::gains_from_prefetch`]; changes nothing and never
-    /// waits. Releases the shard of the last request.
+    /// Prefetches the memory that operations on these keys will read. Best called once for each batch, before its
+    /// first operation, if [`Keyspace::gains_from_prefetch`]. Changes nothing and never waits. Releases the shard of
+    /// the last request.
     pub fn prefetch(&mut self, keys: impl Iterator<Item = (DbIndex, KeyHash)> + Clone) {
         if self.is_within() {
             return self.prefetch_held(keys);
@@ -41,7 +39,8 @@ impl ShardLocks<'_> {
         });
     }
 
-    /// The same under a [`MultiShardGuard`](crate::MultiShardGuard), as far as it holds the shards.
+    /// Like [`ShardLocks::prefetch`], for the shards that the present [`MultiShardGuard`](crate::MultiShardGuard) has
+    /// locked.
     fn prefetch_held(&mut self, keys: impl Iterator<Item = (DbIndex, KeyHash)>) {
         let keyspace = self.keyspace();
         for (db, hash) in keys {
@@ -53,7 +52,7 @@ impl ShardLocks<'_> {
     }
 }
 
-/// Calls `visit` with the shard of each key and the hash that the key has in its table.
+/// Calls `visit` with the shard of each key and the key's hash in the table.
 #[inline]
 fn for_each_key(
     keyspace: &Keyspace,
@@ -64,7 +63,7 @@ fn for_each_key(
     for (db, hash) in keys {
         let shard = keyspace.hasher.shard(hash);
         if shard != index {
-            // Unlocked before the next one is tried.
+            // Unlock the old shard before trying the next one.
             drop(locked.take());
             (locked, index) = (keyspace.slots[shard].shard.try_lock(), shard);
         }
@@ -74,7 +73,7 @@ fn for_each_key(
     }
 }
 
-/// Does what [`ShardLocks::prefetch`] does for elements of one key's value, if that is a large hash or set.
+/// Prefetches elements of a key's value, if that is a large hash or set.
 pub fn prefetch_elements<'e>(
     db: &mut Db<'_>,
     key: Key<'_>,

@@ -1,4 +1,4 @@
-//! For a snapshot: what is about to change or to go is saved, or kept, first.
+//! Saves data for a running snapshot before it changes or is removed.
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -14,11 +14,11 @@ use crate::registries::flushed::Flushed;
 use crate::registries::lazy_free::LazyFreeItem;
 use crate::registries::snapshot::backlog::Backlog;
 
-/// To be called before anything happens to entries of this hash, if there is a snapshot.
+/// Saves entries of this hash for the snapshot. Call it before any change of them, if there is a snapshot.
 #[cold]
 #[inline(never)]
 pub(crate) fn save_before_change(shard: &mut Shard, db: DbIndex, hash: u64, hasher: &KeyHasher) {
-    // Taken out and put back, for it looks at a table of the same shard.
+    // Taken out and put back, since it accesses a table of the same shard.
     if let Some(mut part) = shard.snapshot.take() {
         part.before_change(db, &mut shard.present_mut(db).table, hash, hasher);
         shard.snapshot = Some(part);
@@ -29,7 +29,7 @@ fn running_snapshot(keyspace: &Keyspace) -> Option<Arc<Backlog>> {
     keyspace.snapshot.lock().clone()
 }
 
-/// To be called with an entry that is about to come under another key, if it is being saved.
+/// Updates the key of an entry that is being saved. Call it before the entry moves to another key.
 #[cold]
 pub(super) fn save_moved(keyspace: &Keyspace, id: SnapshotId, db: DbIndex, entry: &mut Entry) {
     let backlog = running_snapshot(keyspace);
@@ -40,14 +40,15 @@ pub(super) fn save_moved(keyspace: &Keyspace, id: SnapshotId, db: DbIndex, entry
     }
 }
 
-/// To be called after two databases were exchanged, with all shards locked.
+/// Updates the snapshot after an exchange of two databases, with all shards locked.
 pub(crate) fn save_swapped(keyspace: &Keyspace, a: DbIndex, b: DbIndex) {
     if let Some(backlog) = running_snapshot(keyspace) {
         backlog.larges.swap(a, b);
     }
 }
 
-/// The keys of some databases whose collections are being saved, by shard and database. All shards are locked.
+/// Returns the keys of collections that are being saved in some databases, by shard and database. All shards are
+/// locked.
 pub(crate) fn keys_being_saved(
     keyspace: &Keyspace,
     dbs: &DbSet,
@@ -61,7 +62,7 @@ pub(crate) fn keys_being_saved(
     keys
 }
 
-/// Takes a collection that is being saved out of a table that was flushed. Returns its bytes.
+/// Takes a collection that is being saved out of a flushed table. Returns its bytes.
 pub(crate) fn save_flushed(keyspace: &Keyspace, table: &mut Flushed, key: &[u8]) -> usize {
     let hash = keyspace.hasher.table_hash(keyspace.hasher.hash_bytes(key));
     let taken = table.take(hash, &keyspace.hasher, |entry| entry.is_key(key));
@@ -73,7 +74,8 @@ pub(crate) fn save_flushed(keyspace: &Keyspace, table: &mut Flushed, key: &[u8])
     bytes
 }
 
-/// To be called in place of dropping what is being saved. What no snapshot needs any more is freed lazily.
+/// Hands a removed collection that is being saved to the snapshot instead of dropping it. If no snapshot needs it, it
+/// is freed lazily.
 #[cold]
 pub(super) fn save_removed(keyspace: &Keyspace, id: SnapshotId, value: OutOfLine) {
     let OutOfLine::Collection(collection) = value else { return };

@@ -19,9 +19,9 @@ use crate::registries::watch::registry::Registry;
 
 /// One shard with its lock and its public figures.
 ///
-/// Aligned to two cache lines, for x86_64 prefetches lines in pairs: neighbours do not slow each
-/// other down. The lock, what it protects, and the counters that a request writes are in the first
-/// line, which is all that moves between processors when threads take turns.
+/// Aligned to two cache lines, since x86_64 prefetches lines in pairs, so that neighbours do not slow each other
+/// down. The lock, the data under it, and the counters that a request writes are in the first line. Only that line
+/// moves between processors when threads take turns.
 #[derive(Debug)]
 #[repr(C, align(128))]
 pub(crate) struct Slot {
@@ -35,19 +35,19 @@ impl Slot {
     }
 }
 
-/// What the lock protects: the data, and its observers. They are apart, so that code that changes the data can ask
-/// meanwhile whether it is watched.
+/// State under the lock: the data, and its observers. They are separate fields, so that code that changes the data
+/// can query the observers.
 #[derive(Debug)]
 pub(crate) struct Locked {
     pub(crate) data: Shard,
     pub(crate) observers: Observers,
 }
 
-/// Who has to be told when keys change.
+/// Clients to tell when keys change.
 #[derive(Debug, Default)]
 pub(crate) struct Observers {
     pub(crate) watched: Registry,
-    /// In a cell, for the code that changes a key takes it out.
+    /// In a cell, since code that changes a key takes it out.
     pub(crate) cached: RefCell<CachedKeys>,
 }
 
@@ -75,23 +75,22 @@ impl DerefMut for Locked {
 
 /// The data of a shard.
 ///
-/// The first database, which most users never leave, stands beside the lock and not behind a
-/// pointer: a lookup in a keyspace of moderate size waits for caches most of the time, and this is
-/// one wait less.
+/// The first database, which most users never leave, is stored next to the lock and not behind a pointer. In a
+/// keyspace of moderate size a lookup mostly waits for caches, and this saves one wait.
 #[derive(Debug)]
 pub(crate) struct Shard {
     first: ShardDb,
-    /// The others, from their first use until they are emptied. Most of many databases are empty, and each takes
+    /// Other databases, from their first use until they are emptied. Usually most databases are empty, and each takes
     /// hundreds of bytes in every shard.
     others: Vec<Option<Box<ShardDb>>>,
-    /// The first one, and those that `others` has.
+    /// The first database, and those in `others`.
     used: DbSet,
-    /// What is seen of a database that is not used. Stays empty.
+    /// Empty stand-in for unused databases.
     unused: ShardDb,
     databases: usize,
-    /// The snapshot in progress, unless it is done with this shard.
+    /// Snapshot in progress, unless it is done with this shard.
     pub(crate) snapshot: Option<Box<ShardSnapshot>>,
-    /// The waiters for keys of this shard, if there are any.
+    /// Waiters for keys of this shard, if there are any.
     pub(crate) waiters: Option<Box<Waiters>>,
 }
 
@@ -138,7 +137,7 @@ impl Shard {
         }
     }
 
-    /// Takes a database out, which is unused then.
+    /// Takes a database out. It is unused then.
     pub(crate) fn take(&mut self, db: DbIndex) -> ShardDb {
         #[cfg(test)]
         LOOKUPS.set(LOOKUPS.get() + 1);
@@ -154,7 +153,7 @@ impl Shard {
         }
     }
 
-    /// Takes all databases out, which are unused then, in the time that one takes.
+    /// Takes all databases out, in the time that one takes. They are unused then.
     pub(crate) fn take_all(&mut self) -> ShardDbs {
         #[cfg(test)]
         LOOKUPS.set(LOOKUPS.get() + 1);
@@ -163,7 +162,7 @@ impl Shard {
         ShardDbs { first: mem::take(&mut self.first), others: mem::take(&mut self.others) }
     }
 
-    /// The same for callers that add nothing: a database that is not used stays so, and looks empty.
+    /// Returns a database for callers that add nothing. An unused database stays unused, and looks empty.
     #[inline]
     pub(crate) fn present_mut(&mut self, db: DbIndex) -> &mut ShardDb {
         match db.get().checked_sub(1) {
@@ -178,13 +177,13 @@ impl Shard {
         }
     }
 
-    /// The databases that may have something to take: the first one, and those that have had keys since they were
-    /// last emptied.
+    /// Returns the databases that may contain data: the first one, and those that have had keys since they were last
+    /// emptied.
     pub(crate) fn used(&self) -> &DbSet {
         &self.used
     }
 
-    /// Those with their numbers, in their order.
+    /// Iterates over these with their numbers, in order.
     pub(crate) fn dbs(&self) -> impl Iterator<Item = (DbIndex, &ShardDb)> {
         self.used.iter().map(|db| (db, self.db(db)))
     }
@@ -201,12 +200,12 @@ impl Shard {
         }
     }
 
-    /// The earliest deadline of all databases.
+    /// Returns the earliest key deadline of all databases.
     pub(crate) fn next_deadline_ms(&self) -> Option<i64> {
         self.dbs().filter_map(|(_, db)| db.deadlines.next_ms()).min()
     }
 
-    /// The same of the fields of hashes.
+    /// Returns the earliest field deadline of all databases.
     pub(crate) fn next_field_deadline_ms(&self) -> Option<i64> {
         self.dbs().filter_map(|(_, db)| db.field_deadlines.next_ms()).min()
     }
@@ -214,7 +213,7 @@ impl Shard {
 
 #[cfg(test)]
 thread_local! {
-    /// Databases that this thread has looked at to read or to take them: tests count what goes through all of them.
+    /// Number of databases that this thread has accessed: tests count it for operations that visit all databases.
     pub(crate) static LOOKUPS: std::cell::Cell<usize> = const { std::cell::Cell::new(0) };
 }
 
@@ -224,7 +223,7 @@ pub(crate) struct Held<'k> {
     pub(crate) index: usize,
     pub(crate) shard: MutexGuard<'k, Locked>,
     pub(crate) stats: &'k ShardStats,
-    /// Behind the guard, so that it is dropped after that.
+    /// Declared after the guard, so that it is dropped after it.
     _unlocked: Unlocked,
 }
 
@@ -250,7 +249,7 @@ impl<'k> Held<'k> {
         Some(Self::with(index, slot, slot.shard.try_lock()?))
     }
 
-    /// Waits at most so long.
+    /// Locks the shard, and waits for `time` at most.
     pub(crate) fn try_lock_for(slots: &'k [Slot], index: usize, time: Duration) -> Option<Self> {
         let slot = &slots[index];
         Some(Self::with(index, slot, interleaving::try_lock_for(&slot.shard, time)?))
@@ -261,7 +260,7 @@ impl<'k> Held<'k> {
         Self { index, shard, stats: &slot.stats, _unlocked: Unlocked::of(&slot.shard) }
     }
 
-    /// Tells threads that change keys of the shard whether there is a waiter.
+    /// Tells writers of the shard if there is a waiter.
     pub(crate) fn note_waiters(&mut self) {
         let waiters = self.shard.waiters.as_ref();
         let [count, keys, woken_on_delete] = waiters
@@ -274,7 +273,7 @@ impl<'k> Held<'k> {
         self.stats.awaited_removals.set(woken_on_delete as u64);
     }
 
-    /// Tells threads that change keys of the shard whether any key is watched.
+    /// Tells writers of the shard if any key is watched.
     pub(crate) fn note_watched(&self) {
         let keys = self.shard.observers.watched.len();
         self.stats.watched_keys.set(keys as u64);
@@ -282,7 +281,7 @@ impl<'k> Held<'k> {
     }
 }
 
-/// Takes a database out of a shard, and returns its figures as well.
+/// Takes a database out of a shard. Returns its figures as well.
 pub(crate) fn take_db(held: &mut Held<'_>, db: DbIndex) -> (ShardDb, [u64; 3]) {
     let taken = held.shard.take(db);
     let (stats, [entries, index, heaps]) = (held.stats, taken.memory_bytes());
@@ -296,7 +295,7 @@ pub(crate) fn take_db(held: &mut Held<'_>, db: DbIndex) -> (ShardDb, [u64; 3]) {
     (taken, figures)
 }
 
-/// The reverse of [`take_db`], in the place of an empty database without memory.
+/// Reverses [`take_db`]. The present database must be empty and without memory.
 pub(crate) fn put_db(held: &mut Held<'_>, db: DbIndex, taken: ShardDb, figures: [u64; 3]) {
     let (stats, [entries, index, heaps]) = (held.stats, taken.memory_bytes());
     stats.spilled_keys.add(taken.cold.spilled_keys);

@@ -1,16 +1,16 @@
-//! How a thread locks shards.
+//! Locks shards on behalf of a thread.
 //!
-//! A [`ShardLocks`] holds either the one shard of its last request, which stays locked while the next
-//! ones go to it as well (a pipeline against one hot key takes one lock), or all shards of a command
-//! with several keys, which are locked at once and in ascending order. While the latter are held,
-//! the [`MultiShardGuard`] borrows the shard locks, so nothing else can be locked by it.
+//! A [`ShardLocks`] locks either one shard or several. It keeps the shard of its last request locked while the next
+//! ones use it too, so a pipeline against one hot key takes one lock. For a command with several keys it locks all
+//! shards at once, in ascending order. The [`MultiShardGuard`] then borrows the shard locks, so nothing else can be
+//! locked through them.
 //!
-//! **Invariant**: a thread waits for a shard only while all shards it holds are lower. So there is no
+//! **Invariant**: a thread waits for a shard only while all shards that it has locked are lower. So there is no
 //! deadlock, as long as a thread has one `ShardLocks` at a time.
 //!
-//! Shard locks must not be kept over anything that waits: they are released at the end of a batch.
+//! Never keep a shard locked while waiting for anything else: release it at the end of a batch.
 //!
-//! Some threads hold shards for long, and others must not wait for them: see [`BusyPolicy`] and `busy`.
+//! Some threads lock shards for long, and others must not wait for them: see [`BusyPolicy`] and `busy`.
 
 use std::time::Duration;
 
@@ -21,7 +21,7 @@ use crate::access::keyspace::Keyspace;
 use crate::access::notices::{hand_over_ready, tell_watchers};
 use crate::access::shard::{Held, Locked};
 use crate::change::event::Origin;
-use crate::change::stream_place::StreamPlace;
+use crate::change::stream_position::StreamPosition;
 use crate::data::key::{Key, KeyHash};
 use crate::data::usage::{Tracking, Usage};
 use crate::db_index::DbIndex;
@@ -30,63 +30,62 @@ use crate::planted::{self, Fault};
 use crate::registries::busy::{Announcement, OnBusy};
 use crate::registries::waiters::WaitKey;
 
-/// A thread that has other things to do waits so long for shards that others hold for long: a program may hold them
-/// without end.
+/// Patience of a thread that has other work, when another thread keeps a shard locked for long. A script may keep
+/// shards locked without end.
 pub const SHARD_PATIENCE: Duration = Duration::from_millis(100);
 
-/// How a thread gets along with others that hold shards for long.
+/// Behavior of a thread towards others that lock shards for long.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum BusyPolicy {
     /// It waits for them.
     Waits,
-    /// It is the worker of this number: what it tries to lock is refused while it is busy, and the worker is
-    /// woken later.
+    /// It is the worker of this number. An attempt to lock a busy shard fails, and the worker is woken later.
     SetsAside(u16),
-    /// It is one of them: it makes shards busy before it locks them. It waits for others that hold them, and when it
-    /// tries to lock them for so long at most.
+    /// It locks shards for long itself: it marks them busy before it locks them. It waits for other such threads;
+    /// attempts (`try_...`) wait for `patience` at most.
     Announces { patience: Option<Duration> },
 }
 
-/// A thread's access to the keyspace. Dropping it unlocks what it holds.
+/// A thread's access to the keyspace. Dropping it unlocks its shards.
 pub struct ShardLocks<'k> {
-    /// What the operations that follow have in common: how they count uses, what was done in the held shards, and
-    /// how it is taken back.
+    /// State shared by the operations that follow: how uses are counted, the effects on the locked shards, and the
+    /// undo log.
     pub(crate) thread: ThreadContext<'k>,
     busy_policy: BusyPolicy,
     /// The shard of the last request; `None` while `together` is in use.
     single: Option<Held<'k>>,
     /// The shards of a [`MultiShardGuard`], ascending; empty without one.
     pub(crate) together: Vec<Held<'k>>,
-    /// Makes the shards busy that are held, if they may be for long. Dropped when they are unlocked.
+    /// Marks the locked shards as busy if they may stay locked for long. Dropped when they are unlocked.
     announcement: Option<Announcement<'k>>,
     has_logged: bool,
 }
 
 impl Keyspace {
-    /// Access for one thread that may wait for others. Cheap; one for each batch of requests is fine.
+    /// Returns locks for one thread that may wait for others. Cheap; one for each batch of requests is fine.
     #[inline]
     #[must_use]
     pub fn locks(&self) -> ShardLocks<'_> {
         ShardLocks::new(self, BusyPolicy::Waits)
     }
 
-    /// Access for a worker, which never waits for a shard that another thread holds for long: it tries
-    /// ([`ShardLocks::reach`], [`ShardLocks::try_lock_many`], [`ShardLocks::try_lock_all`]), and is woken when it may
-    /// try again ([`Keyspace::on_freed`]).
+    /// Returns locks for a worker, which never waits for a shard that another thread locks for long. It uses
+    /// [`ShardLocks::reach`], [`ShardLocks::try_lock_many`] and [`ShardLocks::try_lock_all`], and is woken when it
+    /// may try again ([`Keyspace::on_freed`]).
     #[inline]
     #[must_use]
     pub fn worker_locks(&self, worker: u16) -> ShardLocks<'_> {
         ShardLocks::new(self, BusyPolicy::SetsAside(worker))
     }
 
-    /// Access for a thread that holds shards for long: it makes them busy, so that workers do not wait.
+    /// Returns locks for a thread that locks shards for long. It marks them busy, so that workers do not wait.
     #[must_use]
     pub fn long_locks(&self) -> ShardLocks<'_> {
         ShardLocks::new(self, BusyPolicy::Announces { patience: None })
     }
 
-    /// The same for a thread that has other things to do: what it tries to lock is refused when others have held it for
-    /// so long. It is not woken when that is free.
+    /// Like [`Keyspace::long_locks`], for a thread that has other work. An attempt to lock fails if others keep the
+    /// shards locked for longer than `patience`. The thread is not woken afterwards.
     #[must_use]
     pub fn impatient_long_locks(&self, patience: Duration) -> ShardLocks<'_> {
         let patience = (!planted::is(Fault::LongThreadsWait)).then_some(patience);
@@ -114,19 +113,19 @@ impl<'k> ShardLocks<'k> {
         }
     }
 
-    /// Whether these are the locks of a worker, which must not hold a shard for long.
+    /// Returns true if these are the locks of a worker, which must not keep a shard locked for long.
     #[must_use]
     pub fn is_of_worker(&self) -> bool {
         matches!(self.busy_policy, BusyPolicy::SetsAside(_))
     }
 
-    /// The keyspace.
+    /// Returns the keyspace.
     #[inline]
     pub fn keyspace(&self) -> &'k Keyspace {
         self.thread.keyspace
     }
 
-    /// Whether the operations that follow count as uses of the keys they read or write.
+    /// Sets if the operations that follow count as uses of the keys that they read or write.
     #[inline]
     pub fn set_touch(&mut self, touch: Touch) {
         self.thread.usage = match touch {
@@ -136,7 +135,7 @@ impl<'k> ShardLocks<'k> {
         };
     }
 
-    /// `Yes` if the use of keys is noted.
+    /// Returns `Yes` if operations count as uses of keys.
     pub fn touch(&self) -> Touch {
         match self.thread.usage {
             Usage::None => Touch::No,
@@ -144,7 +143,7 @@ impl<'k> ShardLocks<'k> {
         }
     }
 
-    /// Has the classes of events count that [`Keyspace::set_event_classes`] has set since the shards were locked.
+    /// Adopts event classes that [`Keyspace::set_event_classes`] has set since the shards were locked.
     pub fn look_for_event_classes(&mut self) {
         self.thread.effects.look_for_classes(self.thread.keyspace);
     }
@@ -153,8 +152,8 @@ impl<'k> ShardLocks<'k> {
         self.thread.tracking
     }
 
-    /// The database `db` as far as it is in the shard of `hash`, which is locked and stays so. A
-    /// shard held before for another single request is unlocked first.
+    /// Returns the part of database `db` in the shard of `hash`, and locks that shard until further notice. The shard
+    /// of an earlier single request is unlocked first.
     ///
     /// # Panics
     ///
@@ -165,8 +164,8 @@ impl<'k> ShardLocks<'k> {
         self.shard_db(index, db, now_ms)
     }
 
-    /// Unlocks the shard of the last request. To be called at the end of a batch, and not under a
-    /// [`MultiShardGuard`], whose changes are one record.
+    /// Unlocks the shard of the last request. Call it at the end of a batch, but not under a [`MultiShardGuard`],
+    /// whose changes are one record.
     #[inline]
     pub fn release(&mut self) {
         debug_assert!(self.together.is_empty(), "shards are locked together");
@@ -175,52 +174,52 @@ impl<'k> ShardLocks<'k> {
         self.announcement = None;
     }
 
-    /// Locks the shard of `hash`, as [`ShardLocks::db`] does, unless it is busy and the locks are a worker's.
+    /// Locks the shard of `hash` as [`ShardLocks::db`] does. Fails if it is busy and these are a worker's locks.
     ///
     /// # Errors
     ///
-    /// [`Busy`]; then nothing is held. The worker is woken when the shard is free.
+    /// [`Busy`]; then no shard is locked. The worker is woken when the shard is free.
     #[inline]
     pub fn reach(&mut self, hash: KeyHash) -> Result<(), Busy> {
         self.reach_shard(self.thread.keyspace.hasher.shard(hash))
     }
 
-    /// The same for callers that do without the shard if it is busy, and are not woken.
+    /// Like [`ShardLocks::reach`], but returns false if the shard is busy, and the caller is not woken.
     #[inline]
     #[must_use]
     pub fn try_reach(&mut self, hash: KeyHash) -> bool {
         self.try_reach_shard(self.thread.keyspace.hasher.shard(hash))
     }
 
-    /// Locks the shards of all `hashes`, at once.
+    /// Locks the shards of all `hashes` at once.
     ///
-    /// Under another [`MultiShardGuard`] nothing more is locked; the shards have to be among those of the
-    /// outer one. So a command with several keys works within a transaction that has locked them.
+    /// Under another [`MultiShardGuard`] nothing more is locked: the outer one must already have locked the shards.
+    /// So a command with several keys works within a transaction that has locked them.
     ///
     /// # Panics
     ///
-    /// Under another `MultiShardGuard`, if a shard is missing there.
+    /// Under another `MultiShardGuard`, if that one has not locked a shard.
     pub fn lock_many(&mut self, hashes: &[KeyHash]) -> MultiShardGuard<'_, 'k> {
         let ends = self.with_shards_of(hashes, Self::lock_patiently);
         MultiShardGuard { locks: self, ends }
     }
 
-    /// The same, unless one of the shards is busy and the locks are a worker's.
+    /// Like [`ShardLocks::lock_many`]. Fails if one of the shards is busy and these are a worker's locks.
     ///
     /// # Errors
     ///
-    /// [`Busy`]; then nothing is held. The worker is woken when that shard is free.
+    /// [`Busy`]; then no shard is locked. The worker is woken when that shard is free.
     ///
     /// # Panics
     ///
-    /// As there.
+    /// As for [`ShardLocks::lock_many`].
     pub fn try_lock_many(&mut self, hashes: &[KeyHash]) -> Result<MultiShardGuard<'_, 'k>, Busy> {
         let ends = self.with_shards_of(hashes, Self::try_lock)?;
         Ok(MultiShardGuard { locks: self, ends })
     }
 
-    /// Locks each shard for a moment, one after the other. What others did in a shard before that is in
-    /// the log then.
+    /// Locks each shard for a moment, one after the other. Afterwards, everything that other threads did in a shard
+    /// before that moment is in the log.
     pub fn pass_all_shards(&mut self) {
         for index in 0..self.thread.keyspace.shard_count() {
             self.held(index);
@@ -228,19 +227,20 @@ impl<'k> ShardLocks<'k> {
         self.end_steps();
     }
 
-    /// The same from one shard on, unless another thread holds one for too long.
+    /// Like [`ShardLocks::pass_all_shards`], beginning at `from`. Stops if another thread keeps a shard locked for
+    /// too long.
     ///
     /// # Errors
     ///
-    /// [`Busy`] with the shard from which to go on; then nothing is held.
+    /// [`Busy`] with the shard at which to continue; then no shard is locked.
     pub fn try_pass_shards(&mut self, from: usize) -> Result<(), Busy> {
         (from..self.thread.keyspace.shard_count()).try_for_each(|index| self.reach_shard(index))?;
         self.end_steps();
         Ok(())
     }
 
-    /// Ends a walk through the shards, of which the last one is locked. Under a [`MultiShardGuard`], which holds all
-    /// of them, they stay so, and what has changed goes to the log with what follows.
+    /// Ends a walk through the shards and unlocks the last one. Under a [`MultiShardGuard`] all shards stay locked,
+    /// and the changes go to the log together with later ones.
     pub(crate) fn end_steps(&mut self) {
         if !self.is_within() {
             self.release();
@@ -251,28 +251,28 @@ impl<'k> ShardLocks<'k> {
     ///
     /// # Panics
     ///
-    /// Under a `MultiShardGuard` that does not hold all shards.
+    /// Under a `MultiShardGuard` that has not locked all shards.
     pub fn lock_all(&mut self) -> MultiShardGuard<'_, 'k> {
         let ends = self.lock_patiently(&self.all_shards());
         MultiShardGuard { locks: self, ends }
     }
 
-    /// The same, unless a shard is busy and the locks are a worker's.
+    /// Like [`ShardLocks::lock_all`]. Fails if a shard is busy and these are a worker's locks.
     ///
     /// # Errors
     ///
-    /// [`Busy`]; then nothing is held. The worker is woken when that shard is free.
+    /// [`Busy`]; then no shard is locked. The worker is woken when that shard is free.
     ///
     /// # Panics
     ///
-    /// As there.
+    /// As for [`ShardLocks::lock_all`].
     pub fn try_lock_all(&mut self) -> Result<MultiShardGuard<'_, 'k>, Busy> {
         let ends = self.try_lock(&self.all_shards())?;
         Ok(MultiShardGuard { locks: self, ends })
     }
 
-    /// Makes changes that are recorded for the durable log alone, if there is one, for callers that know that no
-    /// follower takes them. All shards are locked.
+    /// Runs `change` and records its changes only for the durable log, if there is one. For callers that know that no
+    /// follower needs them. All shards are locked.
     pub fn without_followers<T>(&mut self, change: impl FnOnce(&mut Self) -> T) -> T {
         debug_assert!(self.is_within() && self.covers_all() && self.thread.undo.is_none());
         let before = self.thread.effects.leave_out_followers();
@@ -281,30 +281,30 @@ impl<'k> ShardLocks<'k> {
         changed
     }
 
-    /// Whether what changes under the guard that is held is recorded for anyone.
+    /// Returns true if changes under the present guard are recorded for a log or a follower.
     #[must_use]
     pub fn is_recorded(&self) -> bool {
         self.thread.effects.batch.is_some()
     }
 
-    /// Whether the shard of `hash` may be used now: always, except under a [`MultiShardGuard`] without it.
+    /// Returns true if the shard of `hash` may be used now: always, except under a [`MultiShardGuard`] without it.
     pub fn covers(&self, hash: KeyHash) -> bool {
         self.together.is_empty() || self.position(self.thread.keyspace.hasher.shard(hash)).is_some()
     }
 
-    /// Whether any shard may be used now: always, except under a [`MultiShardGuard`] of some.
+    /// Returns true if any shard may be used now: always, except under a [`MultiShardGuard`] of some shards.
     pub fn covers_all(&self) -> bool {
         self.together.is_empty() || self.together.len() == self.thread.keyspace.shard_count()
     }
 
-    /// Whether several shards are locked together by a [`MultiShardGuard`], so that no other can be.
+    /// Returns true if a [`MultiShardGuard`] has locked several shards, so that no other can be locked.
     #[inline]
     pub fn is_within(&self) -> bool {
         !self.together.is_empty()
     }
 
-    /// Panics unless the shards of all `keys` can be locked at the same time as things are: under a
-    /// [`MultiShardGuard`], or because they are in one shard.
+    /// Panics unless the shards of all `keys` are or can be locked together: under a [`MultiShardGuard`], or because
+    /// all keys are in one shard.
     pub(crate) fn assert_together(&self, keys: &[Key<'_>]) {
         let shard = |key: &Key<'_>| self.thread.keyspace.hasher.shard(key.hash());
         let are_together =
@@ -312,7 +312,7 @@ impl<'k> ShardLocks<'k> {
         assert!(are_together, "keys that are not locked together");
     }
 
-    /// Locks the shard of this index, or finds it among those locked.
+    /// Locks the shard of this index, or finds it among the locked ones.
     #[inline]
     pub(crate) fn held(&mut self, index: usize) -> &mut Held<'k> {
         self.hold(index);
@@ -345,7 +345,7 @@ impl<'k> ShardLocks<'k> {
         Db::new(data, at)
     }
 
-    /// All shards that a `MultiShardGuard` holds.
+    /// Returns all shards, which a `MultiShardGuard` has locked.
     pub(crate) fn all_held(&mut self) -> &mut [Held<'k>] {
         assert_eq!(
             self.together.len(),
@@ -355,7 +355,7 @@ impl<'k> ShardLocks<'k> {
         &mut self.together
     }
 
-    /// Locks the shard of this index if it is not locked, however long that takes.
+    /// Locks the shard of this index if it is not locked, and waits as long as necessary.
     fn change_to(&mut self, index: usize) {
         if cfg!(debug_assertions) && self.change_as(index, |_| OnBusy::Fail).is_ok() {
             return;
@@ -364,7 +364,7 @@ impl<'k> ShardLocks<'k> {
         self.change_as(index, |_| OnBusy::Wait).expect("it waits");
     }
 
-    /// Called before a wait for a busy shard: a worker has to try instead.
+    /// Checks, before a wait for a busy shard, that this is not a worker: workers must only try.
     fn assert_may_wait(&self) {
         debug_assert!(
             !matches!(self.busy_policy, BusyPolicy::SetsAside(_)),
@@ -391,16 +391,16 @@ impl<'k> ShardLocks<'k> {
         }
     }
 
-    /// In line, as most requests lock a shard: a call costs 25 instructions.
+    /// Inlined, since most requests lock a shard: a call costs 25 instructions.
     #[inline(always)]
     fn change_as(&mut self, index: usize, on_busy: impl Fn(&Self) -> OnBusy) -> Result<(), Busy> {
         if self.together.is_empty() {
-            // The old lock is released before the new one is waited for.
+            // Release the old lock before waiting for the new one.
             self.release();
             if self.announces() {
                 self.announcement = Some(self.announce(index..index + 1, on_busy(self))?);
             }
-            // Of shards that are announced no other holds one for long.
+            // No other thread locks an announced shard for long.
             let on_busy = || if self.announces() { OnBusy::Wait } else { on_busy(self) };
             self.single = Some(self.thread.keyspace.lock_shard(index, on_busy)?);
             self.thread.effects.look_for_interest(self.thread.keyspace);
@@ -408,7 +408,7 @@ impl<'k> ShardLocks<'k> {
         Ok(())
     }
 
-    /// What it does when it tries to lock a shard.
+    /// Returns the action for a busy shard in an attempt to lock it.
     fn on_busy(&self) -> OnBusy {
         match self.busy_policy {
             BusyPolicy::SetsAside(worker) => OnBusy::SetAside(worker),
@@ -434,14 +434,14 @@ impl<'k> ShardLocks<'k> {
         self.thread.keyspace.announce(shards, patience)
     }
 
-    /// Hands over what was done in the shards that are held; to be called before one of them is unlocked.
+    /// Delivers the effects on the locked shards. Call it before one of them is unlocked.
     #[inline]
     pub fn commit_effects(&mut self) {
         self.has_logged |= self.thread.effects.commit(self.thread.keyspace);
         tell_watchers(self);
     }
 
-    /// Hands over what was done before the locks are dropped. Not in line, or each drop would save the registers that
+    /// Delivers the effects before the locks are dropped. Not inlined, or each drop would save the registers that
     /// this needs.
     #[inline(never)]
     fn end_effects(&mut self) {
@@ -454,42 +454,42 @@ impl<'k> ShardLocks<'k> {
         }
     }
 
-    /// What is done until the locks are released next leads to this place in the stream of a primary. It is logged in
-    /// the first record of that, so that must be one record; not if nothing changes.
-    pub fn lead_to(&mut self, place: StreamPlace) {
-        self.thread.effects.lead_to(Some(place), false);
+    /// Sets the replication offset that the data will have after the changes until the next release. The first record
+    /// of these changes contains the offset, so they must be one record. Without a change the offset is not logged.
+    pub fn lead_to(&mut self, position: StreamPosition) {
+        self.thread.effects.lead_to(Some(position), false);
     }
 
-    /// The same for what may change nothing, or makes the data those of no stream.
-    pub fn move_to(&mut self, place: Option<StreamPlace>) {
-        self.thread.effects.lead_to(place, true);
+    /// Like [`ShardLocks::lead_to`], but logs the offset even without a change. `None` means that the data match no
+    /// stream.
+    pub fn move_to(&mut self, position: Option<StreamPosition>) {
+        self.thread.effects.lead_to(position, true);
     }
 
-    /// The data are those of this place in the stream of this server itself, a primary. Nothing may change them any
-    /// more until the next start, where [`ShardLocks::move_to`] takes it back before the first change.
-    pub fn end_at(&mut self, place: StreamPlace) {
-        self.thread.effects.end_at(place);
+    /// Records this primary's final offset in its own stream. Nothing may change the data afterwards until the next
+    /// start, where [`ShardLocks::move_to`] revokes it before the first change.
+    pub fn end_at(&mut self, position: StreamPosition) {
+        self.thread.effects.end_at(position);
     }
 
-    /// The same place, where another database is selected.
+    /// Sets the database that is selected at the pending offset.
     pub fn select_in_lead(&mut self, db: DbIndex) {
         self.thread.effects.select_in_lead(db);
     }
 
-    /// There is no such change any more.
+    /// Forgets the pending offset.
     pub fn forget_lead(&mut self) {
-        self.thread.effects.due_place = None;
+        self.thread.effects.due_position = None;
     }
 
-    /// Whether anything that was done with these locks has gone to the log since this was last
-    /// asked. What was done in shards that are still locked has not, and the expiry of a key does
-    /// not count.
+    /// Returns true if changes made with these locks have gone to the log since the last call. Changes in shards that
+    /// are still locked have not, and expired keys do not count.
     #[inline]
     pub fn take_logged(&mut self) -> bool {
         std::mem::take(&mut self.has_logged)
     }
 
-    /// Like [`ShardLocks::take_logged`], without forgetting it.
+    /// Like [`ShardLocks::take_logged`], without resetting it.
     pub fn has_logged(&self) -> bool {
         self.has_logged
     }
@@ -500,24 +500,24 @@ impl<'k> ShardLocks<'k> {
         self.thread.effects.set_origin(origin);
     }
 
-    /// The origin of the changes.
+    /// Returns the origin of the changes.
     pub fn origin(&self) -> Origin {
         self.thread.effects.origin()
     }
 
-    /// Notes a key as changed, which others have changed and not served.
+    /// Notes as ready a key that another thread has changed and whose waiters have not been served.
     pub fn note_ready(&self, (db, key): &WaitKey) {
         self.thread.effects.notices().ready.note(*db, key);
     }
 
-    /// True if keys were changed with these locks that clients may wait for.
+    /// Returns true if keys that clients may wait for were changed with these locks.
     #[inline]
     #[must_use]
     pub fn has_ready(&self) -> bool {
         self.thread.effects.has_ready()
     }
 
-    /// These keys, in the order of their changes.
+    /// Takes these keys, in the order of their changes.
     #[must_use]
     pub fn take_ready(&mut self) -> Vec<WaitKey> {
         self.thread.effects.take_ready()
@@ -551,14 +551,14 @@ impl<'k> ShardLocks<'k> {
         }
     }
 
-    /// Locks shards, however long that takes.
+    /// Locks shards, and waits as long as necessary.
     fn lock_patiently(&mut self, shards: &[usize]) -> Ends {
         self.lock_waiting(shards, OnBusy::Wait).expect("it waits")
     }
 
-    /// Locks shards, and waits for them as `on_busy` says. While it waits for those that are busy it holds none, and
-    /// makes the others busy for the moment until it has them all. A shard that is held, and wanted with no other,
-    /// stays held: no other thread comes in between.
+    /// Locks shards, and waits for busy ones as `on_busy` says. It unlocks everything while it waits, and then marks
+    /// the other shards busy until all are locked. If the only wanted shard is already locked, it stays locked, and
+    /// no other thread intervenes.
     fn lock_waiting(&mut self, shards: &[usize], on_busy: OnBusy) -> Result<Ends, Busy> {
         let holds_all = self.single.as_ref().is_some_and(|held| *shards == [held.index]);
         if holds_all && let Ok(ends) = self.lock_ascending(shards, OnBusy::Fail) {
@@ -588,8 +588,7 @@ impl<'k> ShardLocks<'k> {
         self.commit_effects();
         self.together.reserve(shards.len());
         let mut indices = shards.iter().copied().peekable();
-        // A lock that is held may stay if it is the lowest: the others are waited for in ascending
-        // order all the same.
+        // A locked shard may stay locked if it is the lowest: the others are still locked in ascending order.
         match self.single.take_if(|held| indices.next_if_eq(&held.index).is_some()) {
             Some(held) => self.together.push(held),
             None => self.single = None,
@@ -621,31 +620,30 @@ impl Drop for ShardLocks<'_> {
     }
 }
 
-/// The shard of this index among those of a transaction.
+/// Returns the shard of this index among those of a transaction.
 fn held_among<'h, 'k>(together: &'h mut [Held<'k>], index: usize) -> &'h mut Held<'k> {
     let position = together.binary_search_by_key(&index, |held| held.index);
     &mut together[position.expect("a shard that the transaction has locked")]
 }
 
-/// Several shards locked at once. Dropping it unlocks them, except that a single one stays locked
-/// until the next request or [`ShardLocks::release`]. What an undo log ([`ShardLocks::begin_undo`]) still has is taken
-/// back.
+/// Several shards locked at once. Dropping it unlocks them; a single shard stays locked until the next request or
+/// [`ShardLocks::release`]. A pending undo log ([`ShardLocks::begin_undo`]) is rolled back.
 pub struct MultiShardGuard<'l, 'k> {
     locks: &'l mut ShardLocks<'k>,
     ends: Ends,
 }
 
-/// Which thread unlocks the shards.
+/// Owner that unlocks the shards.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Ends {
     /// This `MultiShardGuard`.
     Here,
-    /// The one around it.
+    /// The `MultiShardGuard` around it.
     Outside,
 }
 
 impl<'k> MultiShardGuard<'_, 'k> {
-    /// The database `db` as far as it is in the shard of `hash`.
+    /// Returns the part of database `db` in the shard of `hash`.
     ///
     /// # Panics
     ///
@@ -655,7 +653,7 @@ impl<'k> MultiShardGuard<'_, 'k> {
         self.locks.db(db, hash, now_ms)
     }
 
-    /// The shard locks, for running commands that lock for themselves what this has locked already.
+    /// Returns the shard locks, to run commands that lock shards which this guard has already locked.
     #[inline]
     pub fn locks(&mut self) -> &mut ShardLocks<'k> {
         self.locks
@@ -669,7 +667,7 @@ impl Drop for MultiShardGuard<'_, '_> {
                 self.locks.rollback();
             }
             self.locks.commit_effects();
-            // A single shard stays locked, as after any request to one.
+            // A single shard stays locked, as after a request to one shard.
             match self.locks.together.len() {
                 1 => self.locks.single = self.locks.together.pop(),
                 _ => {

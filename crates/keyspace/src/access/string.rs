@@ -15,21 +15,21 @@ use crate::data::value::{BLOB_LEN_MIN, StrView};
 use crate::error::{Error, Result};
 use tierce_collections::{IntText, int_text_len};
 
-/// A string that is to be stored.
+/// A string to be stored.
 ///
-/// Making one does what needs no lock: it copies the bytes of a large string. Where that matters,
-/// make it before the key's shard is locked.
+/// Its construction does the work that needs no lock: it copies the bytes of a large string. Where that matters,
+/// construct it before the key's shard is locked.
 #[derive(Debug)]
 pub struct NewString<'a>(pub(crate) Content<'a>);
 
 impl<'a> NewString<'a> {
-    /// From bytes, which are kept as they are, whatever they look like.
+    /// Uses bytes as they are, whatever they look like.
     #[inline]
     pub fn new(bytes: &'a [u8]) -> Self {
         Self(Content::of_string(bytes))
     }
 
-    /// From a vector, which is shared and not copied if it is large.
+    /// Uses a vector, which is shared and not copied if it is large.
     pub fn from_arc(bytes: &'a Arc<Vec<u8>>) -> Self {
         if bytes.len() < BLOB_LEN_MIN {
             return Self::new(bytes);
@@ -37,8 +37,7 @@ impl<'a> NewString<'a> {
         Self(Content::Blob(Arc::clone(bytes)))
     }
 
-    /// From bytes that a command has computed: what OBJECT ENCODING calls `raw`, as if they had been
-    /// written in part.
+    /// Uses bytes that a command has computed. OBJECT ENCODING reports `raw`, as after a partial write.
     pub fn computed(bytes: &'a Arc<Vec<u8>>) -> Self {
         if bytes.len() < BLOB_LEN_MIN {
             return Self(Content::Raw(bytes));
@@ -84,8 +83,8 @@ impl Db<'_> {
         self.find_value(key)?.map(|entry| entry.string()).transpose()
     }
 
-    /// Sets a key to a string, whatever it was before: SET. If the deadline in `expiry` has come
-    /// already, the key is deleted instead.
+    /// Sets a key to a string, whatever it was before: SET. A deadline in `expiry` that has passed deletes the key
+    /// instead.
     ///
     /// # Errors
     ///
@@ -100,8 +99,8 @@ impl Db<'_> {
         self.put_string(key, value.into(), expiry, Attributes::NONE)
     }
 
-    /// Sets a key to a string with attributes, whatever it was before. If the deadline in `expiry`
-    /// has come already, the key is deleted instead.
+    /// Sets a key to a string with attributes, whatever it was before. A deadline in `expiry` that has passed deletes
+    /// the key instead.
     #[inline(always)]
     pub(crate) fn put_string(
         &mut self,
@@ -140,7 +139,7 @@ impl Db<'_> {
         self.replace_string(key, found, value, deadline_ms, attributes)
     }
 
-    /// Gives a string of another length or kind, or other attributes, to the entry of a key.
+    /// Replaces the string in an entry by one of another length, kind or attributes.
     #[inline(never)]
     fn replace_string(
         &mut self,
@@ -151,7 +150,7 @@ impl Db<'_> {
         attributes: Attributes,
     ) -> Result<()> {
         let at = self.at;
-        // SAFETY: as in `put_string`, which has found it.
+        // SAFETY: as in `put_string`, which has found the entry.
         let entry = unsafe { found.as_mut() };
         let replace = |entry: &mut Entry| Ok(entry.replace(value.0, deadline_ms, attributes));
         let (displaced, before, after) = at.edit(key.hash(), entry, Change::Stored, replace)?;
@@ -160,7 +159,7 @@ impl Db<'_> {
         Ok(())
     }
 
-    /// Appends to a string, which is created if there is none: APPEND. Returns its length.
+    /// Appends to a string, which is created if absent: APPEND. Returns its length.
     ///
     /// # Errors
     ///
@@ -173,8 +172,8 @@ impl Db<'_> {
         self.overwrite(key, old_len, suffix)
     }
 
-    /// Writes `bytes` into a string from `offset` on, which is created or extended by zero bytes if
-    /// need be: SETRANGE. Returns the length of the string. Without bytes nothing is done.
+    /// Writes `bytes` into a string at `offset`: SETRANGE. The string is created or extended by zero bytes if
+    /// necessary. Returns the length of the string. Does nothing if `bytes` is empty.
     ///
     /// # Errors
     ///
@@ -186,18 +185,18 @@ impl Db<'_> {
         }
         let end = offset.saturating_add(bytes.len() as u64);
         self.check_len(end)?;
-        // The check leaves no offset that is not a `usize`.
+        // The check ensures that the offset fits a `usize`.
         let offset = offset as usize;
         if old_len.is_some() {
             return self.overwrite(key, offset, bytes);
         }
         self.check_key(key)?;
-        // So the log has what is written, and not the zero bytes before it.
+        // So the log has only the written bytes, and not the zero bytes before them.
         self.add(key, Content::Raw(b""), None, Attributes::NONE)?;
         self.overwrite(key, offset, bytes)
     }
 
-    /// Adds to an integer, which counts as 0 if there is none: INCRBY. Returns the sum.
+    /// Adds to an integer, which counts as 0 if absent: INCRBY. Returns the sum.
     ///
     /// # Errors
     ///
@@ -239,13 +238,13 @@ impl Db<'_> {
         Ok(())
     }
 
-    /// Writes `bytes` at `offset` of a string that exists, and returns its length.
+    /// Writes `bytes` at `offset` of an existing string, and returns its length.
     pub(crate) fn overwrite(&mut self, key: Key<'_>, offset: usize, bytes: &[u8]) -> Result<usize> {
         self.check_len((offset as u64).saturating_add(bytes.len() as u64))?;
         self.overwrite_any_len(key, offset, bytes)
     }
 
-    /// The same, however long that makes the string.
+    /// Like [`Db::overwrite`], without a limit for the length.
     pub(crate) fn overwrite_any_len(
         &mut self,
         key: Key<'_>,
@@ -260,7 +259,7 @@ impl Db<'_> {
         Ok(self.modify(key, change, write)?.unwrap_or(0))
     }
 
-    /// The length of a string, without counting anything.
+    /// Returns the length of a string, without counting anything.
     ///
     /// # Errors
     ///
@@ -289,8 +288,8 @@ impl Db<'_> {
     }
 }
 
-/// Writes `bytes` to the `range` of a string, extended by zero bytes to hold it, and returns the
-/// string's length.
+/// Writes `bytes` to the `range` of a string, which is extended by zero bytes if necessary. Returns the string's
+/// length.
 fn write_range(entry: &mut Entry, range: Range<usize>, bytes: &[u8]) -> Result<usize> {
     let old = entry.string()?;
     let len = old.len().max(range.end);
@@ -303,7 +302,7 @@ fn write_range(entry: &mut Entry, range: Range<usize>, bytes: &[u8]) -> Result<u
     } else if len < BLOB_LEN_MIN {
         entry.extend_raw(len)[range].copy_from_slice(bytes);
     } else {
-        // Zero bytes come from the system where they are many, and take no memory until they are changed.
+        // Large amounts of zero bytes come from the system, and take no memory until they are written.
         let is_gap = range.start > old.len();
         let mut value = vec![0; if is_gap { len } else { grown_capacity(len) }];
         value.truncate(len);
@@ -316,8 +315,8 @@ fn write_range(entry: &mut Entry, range: Range<usize>, bytes: &[u8]) -> Result<u
     Ok(len)
 }
 
-/// The vector of a blob, for changing it, with capacity for `len` bytes. If the blob is shared with
-/// a reply it is copied first, and the reply keeps the old bytes.
+/// Returns the vector of a blob for changing it, with capacity for `len` bytes. A blob that a reply shares is copied
+/// first, and the reply keeps the old bytes.
 fn make_unique(blob: &mut Arc<Vec<u8>>, len: usize) -> &mut Vec<u8> {
     if Arc::get_mut(blob).is_none() {
         let mut copy = Vec::with_capacity(grown_capacity(len));
@@ -331,9 +330,9 @@ fn make_unique(blob: &mut Arc<Vec<u8>>, len: usize) -> &mut Vec<u8> {
     value
 }
 
-/// The capacity for a string that grows to `len` bytes: a quarter more, so that appending byte by
-/// byte copies each byte about four times altogether and wastes at most a fifth of the memory. A string
-/// that begins far behind its end, as a bitmap may, is not expected to grow so.
+/// Returns the capacity for a string that grows to `len` bytes: a quarter more. So appending byte by byte copies each
+/// byte about four times in total, and wastes at most a fifth of the memory. A write far beyond the end, as in a
+/// bitmap, does not get this reserve.
 fn grown_capacity(len: usize) -> usize {
     size_class(len + len / 4)
 }

@@ -1,19 +1,18 @@
-//! Events: what happened to a key, by its name in Redis, and on whose behalf.
+//! Events: changes of keys, by their names in Redis, and the clients that caused them.
 //!
-//! A command names what it does with [`Db::event`](crate::Db::event); the keyspace names what happens by itself (a key
-//! expires, is evicted, is new). Events are collected under the locks of their shards and handed to the
-//! [`EventSink`] of the keyspace when the shards are unlocked, after the record of the same changes has been
-//! appended to the log. Those ahead of a message that a transaction or program sends are delivered with it, before
-//! that ([`deliver_events`](crate::deliver_events)).
+//! A command names its changes with [`Db::event`](crate::Db::event). The keyspace names changes that happen by
+//! themselves (a key expires, is evicted, is new). Events are collected under the locks of their shards. They go to
+//! the [`EventSink`] of the keyspace when the shards are unlocked, after the log has the record of these changes. If
+//! a transaction or script sends a message, earlier events are delivered together with the message and before it
+//! ([`deliver_events`](crate::deliver_events)).
 //!
-//! **Order.** They are delivered before the shards are unlocked. So the events of one key, and of one shard,
-//! are in the order of its changes, whichever threads make them.
+//! **Order.** Events are delivered before the shards are unlocked. So the events of a key, and of a shard, are in the
+//! order of its changes, whichever threads make them.
 //!
-//! **Cost.** Usually there is no listener: then naming an event is one branch on the word of
-//! interest ([`crate::change::interest`]), which was read when the shard was locked.
+//! **Cost.** Usually there is no listener: then an event costs one branch on the interest word
+//! ([`crate::change::interest`]), which was read when the shard was locked.
 //!
-//! The collected events grow with the changes under one guard, as its log record does, and have no other
-//! limit.
+//! The collected events grow with the changes under one guard, like its log record. There is no other limit.
 
 use std::cell::RefCell;
 #[cfg(debug_assertions)]
@@ -31,7 +30,7 @@ pub struct EventClasses(u32);
 impl EventClasses {
     /// No class.
     pub const NONE: Self = Self(0);
-    /// What happens to keys of any type (`g`).
+    /// Changes of keys of any type (`g`).
     pub const GENERIC: Self = Self(1 << 0);
     /// Strings (`$`).
     pub const STRING: Self = Self(1 << 1);
@@ -43,26 +42,26 @@ impl EventClasses {
     pub const HASH: Self = Self(1 << 4);
     /// Sorted sets (`z`).
     pub const SORTED_SET: Self = Self(1 << 5);
-    /// Keys whose deadline came (`x`).
+    /// Expired keys (`x`).
     pub const EXPIRED: Self = Self(1 << 6);
-    /// Keys that went because memory was short (`e`).
+    /// Evicted keys (`e`).
     pub const EVICTED: Self = Self(1 << 7);
     /// Streams (`t`).
     pub const STREAM: Self = Self(1 << 8);
     /// Modules (`d`).
     pub const MODULE: Self = Self(1 << 9);
-    /// Keys that were not there before (`n`).
+    /// New keys (`n`).
     pub const NEW: Self = Self(1 << 10);
-    /// Reads of keys that are not there (`m`).
+    /// Reads of absent keys (`m`).
     pub const KEY_MISS: Self = Self(1 << 11);
-    /// Changes that Redis makes without an event. They have no letter.
+    /// Changes for which Redis has no event. They have no letter.
     pub const UNPUBLISHED: Self = Self(1 << 12);
-    /// What happens to a whole database. It has no letter, and its events no key.
+    /// Changes of a whole database. The class has no letter, and its events no key.
     pub const DATABASE: Self = Self(1 << 13);
     /// All of them.
     pub const ALL: Self = Self((1 << 14) - 1);
 
-    /// Whether all of `others` are among these.
+    /// Returns true if all of `others` are among these.
     #[inline]
     pub const fn contains(self, others: Self) -> bool {
         self.0 & others.0 == others.0
@@ -91,7 +90,7 @@ impl fmt::Debug for EventClasses {
 /// Declares [`Event`]: a class, and its events with their names.
 macro_rules! events {
     ($($class:ident { $($event:ident $name:literal),+ $(,)? })+) => {
-        /// What happened to a key, by the name that Redis publishes.
+        /// A change of a key, by the name that Redis publishes.
         #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
         #[non_exhaustive]
         pub enum Event {
@@ -102,12 +101,12 @@ macro_rules! events {
             /// All of them.
             pub const ALL: &[Self] = &[$($(Self::$event),+),+];
 
-            /// Its name.
+            /// Returns its name.
             pub const fn name(self) -> &'static str {
                 match self { $($(Self::$event => $name,)+)+ }
             }
 
-            /// Its class.
+            /// Returns its class.
             #[inline]
             pub const fn class(self) -> EventClasses {
                 match self { $($(Self::$event)|+ => EventClasses::$class,)+ }
@@ -173,9 +172,9 @@ events! {
 /// The origin of a change.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Hash)]
 pub struct Origin {
-    /// What kind of caller.
+    /// Kind of caller.
     pub source: Source,
-    /// The number of the client for which it was made; 0 if it was made for none.
+    /// Number of the client that caused it; 0 for none.
     pub client: u64,
 }
 
@@ -184,7 +183,7 @@ impl Origin {
     pub const SERVER: Self = Self { source: Source::Server, client: 0 };
 }
 
-/// What kind of caller made a change.
+/// Kind of caller that made a change.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Hash)]
 #[non_exhaustive]
 pub enum Source {
@@ -208,13 +207,13 @@ pub enum Source {
 /// One event, as it is delivered.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct KeyEvent<'a> {
-    /// What happened.
+    /// Kind of change.
     pub event: Event,
     /// The database of the key.
     pub db: DbIndex,
-    /// The key; empty if it happened to the whole database.
+    /// Key; empty if the whole database changed.
     pub key: &'a [u8],
-    /// Who did it.
+    /// Caller that made the change.
     pub origin: Origin,
 }
 
@@ -222,7 +221,7 @@ pub struct KeyEvent<'a> {
 ///
 /// Called with shards locked: an implementation must be quick, must not call the keyspace, and cannot fail.
 pub trait EventSink: Send + Sync {
-    /// These have happened, in this order, and are visible to other threads when this returns.
+    /// Delivers events in their order. They become visible to other threads when this returns.
     fn deliver(&self, events: &EventBatch<'_>);
 }
 
@@ -239,7 +238,7 @@ pub struct EventBatch<'a> {
 }
 
 impl EventBatch<'_> {
-    /// They, in their order.
+    /// Returns the events in their order.
     pub fn iter(&self) -> impl Iterator<Item = KeyEvent<'_>> {
         let Collected { events, keys, delivered } = self.collected;
         let (before, events) = events[..self.len].split_at(*delivered);
@@ -265,9 +264,9 @@ pub(crate) struct Events(RefCell<Collected>);
 #[derive(Debug, Default)]
 struct Collected {
     events: Vec<Noted>,
-    /// Their keys, one behind the other.
+    /// Keys of the events, one after the other.
     keys: Vec<u8>,
-    /// So many of them are delivered.
+    /// Number of delivered events.
     delivered: usize,
 }
 
@@ -276,7 +275,7 @@ struct Noted {
     event: Event,
     db: DbIndex,
     origin: Origin,
-    /// Where its key ends. It begins where that of the event before ends.
+    /// End of its key. The key begins at the end of the previous one.
     key_end: usize,
 }
 
@@ -288,12 +287,12 @@ impl Events {
         events.push(Noted { event, db, origin, key_end: keys.len() });
     }
 
-    /// How many there are: what [`Events::truncate`] returns to.
+    /// Returns the number of events, for [`Events::truncate`].
     pub(crate) fn len(&self) -> usize {
         self.0.borrow().events.len()
     }
 
-    /// Takes all back but the first `len`.
+    /// Removes all events but the first `len`.
     pub(crate) fn truncate(&mut self, len: usize) {
         let Collected { events, keys, .. } = self.0.get_mut();
         events.truncate(len);
@@ -305,7 +304,7 @@ impl Events {
         self.0.get_mut().events.is_empty()
     }
 
-    /// Delivers the first `len` to the listeners, unless they are.
+    /// Delivers the first `len` events to the listeners, unless that was done before.
     #[cold]
     pub(crate) fn deliver_first(&mut self, len: usize, sink: Option<&dyn EventSink>) {
         let collected = self.0.get_mut();
@@ -318,7 +317,7 @@ impl Events {
         }
     }
 
-    /// Delivers them to the listeners, and is empty again.
+    /// Delivers all events to the listeners, and clears them.
     #[cold]
     pub(crate) fn deliver(&mut self, sink: Option<&dyn EventSink>) {
         self.deliver_first(usize::MAX, sink);
@@ -329,8 +328,7 @@ impl Events {
     }
 }
 
-/// In builds with debug assertions: keys that were changed, and keys of which a command said what happened to
-/// them.
+/// In builds with debug assertions: changed keys, and keys for which a command has named an event.
 #[cfg(debug_assertions)]
 #[derive(Debug, Default)]
 pub(crate) struct Naming(pub(crate) RefCell<Option<Named>>);

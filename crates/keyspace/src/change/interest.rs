@@ -1,8 +1,8 @@
 //! The kinds of listeners to changes, as one word with a bit for each.
 //!
-//! A change checks one word: is there a listener? Some bits belong to a shard, and others to the thread that
-//! has it locked, which takes them from the keyspace when it locks. Both words are or-ed, and usually the
-//! result is zero, or has only the bit of the log.
+//! A change checks one word to see if there is a listener. Some bits belong to a shard, and others to the thread that
+//! has it locked, which takes them from the keyspace when it locks. Both words are combined by OR. Usually the result
+//! is zero, or has only the bit of the log.
 
 use std::ops::BitOr;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -13,25 +13,25 @@ use crate::change::event::EventClasses;
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub(crate) struct Interest(u64);
 
-/// Classes of events stand in the upper half.
+/// Position of the event classes: the upper half.
 const CLASSES_SHIFT: u32 = 32;
 
 impl Interest {
-    /// Of the thread: changes go to the log that makes them durable.
+    /// Thread bit: changes go to the log that makes them durable.
     pub(crate) const DURABLE: Self = Self(1 << 0);
-    /// Of the thread: a follower gets all changes, whether or not they are durable.
+    /// Thread bit: a follower gets all changes, durable or not.
     pub(crate) const FOLLOWED: Self = Self(1 << 6);
     /// Changes are recorded, for one of these reasons or both.
     pub(crate) const LOG: Self = Self(Self::DURABLE.0 | Self::FOLLOWED.0);
-    /// Of the shard: a client knows versions of its keys.
+    /// Shard bit: a client knows versions of its keys.
     pub(crate) const VERSIONS: Self = Self(1 << 1);
-    /// Of the shard: clients wait for its keys.
+    /// Shard bit: clients wait for its keys.
     pub(crate) const WAITERS: Self = Self(1 << 2);
-    /// Of the shard: some of its keys are watched.
+    /// Shard bit: some of its keys are watched.
     pub(crate) const WATCHED: Self = Self(1 << 3);
-    /// Of the shard: some of its keys may be cached by clients.
+    /// Shard bit: clients may have cached some of its keys.
     pub(crate) const CACHED: Self = Self(1 << 4);
-    /// Of the thread: every change is told to clients that cache keys.
+    /// Thread bit: every change is reported to clients that cache keys.
     pub(crate) const BROADCAST: Self = Self(1 << 5);
     /// Clients that cache keys may have to be told.
     pub(crate) const INVALIDATES: Self = Self(Self::CACHED.0 | Self::BROADCAST.0);
@@ -53,13 +53,13 @@ impl Interest {
         Self((classes.bits() as u64) << CLASSES_SHIFT)
     }
 
-    /// Whether any of `others` is among these.
+    /// Returns true if any of `others` is among these.
     #[inline]
     pub(crate) const fn includes(self, others: Self) -> bool {
         self.0 & others.0 != 0
     }
 
-    /// These, with the classes of events of another set.
+    /// Returns these, with the event classes of another set.
     pub(crate) const fn with_classes_of(self, other: Self) -> Self {
         let lower = (1 << CLASSES_SHIFT) - 1;
         Self(self.0 & lower | other.0 & !lower)
@@ -79,7 +79,7 @@ impl BitOr for Interest {
     }
 }
 
-/// The interest in the changes of one shard. Written by the holder of its lock.
+/// Interest in the changes of one shard. Written by the holder of its lock.
 #[derive(Debug, Default)]
 pub(crate) struct ShardInterest(AtomicU64);
 
@@ -97,13 +97,12 @@ impl ShardInterest {
     }
 }
 
-/// The interest in the changes of all shards. A thread looks at it when it has locked a shard.
+/// Interest in the changes of all shards. A thread reads it when it has locked a shard.
 #[derive(Debug, Default)]
 pub(crate) struct SharedInterest(AtomicU64);
 
 impl SharedInterest {
-    /// Acquire, so that a thread that sees the bit of the log also sees what was done before it was
-    /// set.
+    /// Acquire: a thread that sees the bit of the log also sees everything done before it was set.
     #[inline]
     pub(crate) fn get(&self) -> Interest {
         Interest(self.0.load(Ordering::Acquire))
@@ -132,7 +131,7 @@ impl SharedInterest {
         let upper = Interest::of_classes(classes).0;
         let keep = (1 << CLASSES_SHIFT) - 1;
         let replace = |word| Some(word & keep | upper);
-        // The closure never declines.
+        // The closure always returns a value.
         _ = self.0.fetch_update(Ordering::AcqRel, Ordering::Acquire, replace);
     }
 }

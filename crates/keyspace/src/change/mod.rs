@@ -1,22 +1,21 @@
-//! Changes of a key, in the forms in which listeners get them: a [`Change`], an operation for the log, an event by
+//! Changes of a key, in the forms for the different listeners: a [`Change`], an operation for the log, an event by
 //! name, a newer version.
 //!
 //! All operations that change keys pass `Db::before_change` (`access/db.rs`) and `Context::changed` or
-//! `Context::removed` (`access/context.rs`), with the shard locked throughout. In `before_change` a snapshot saves what
-//! is about to change (`services/snapshot`). Then the shard's count of changes grows. If there are listeners
-//! ([`interest`]), the log gets an operation ([`log`]), versions become newer, and the key is
-//! noted for clients that wait for it or watch it (`services/watch`). An [`Event`](crate::Event) names the
-//! change separately.
+//! `Context::removed` (`access/context.rs`), with the shard locked throughout. In `before_change` a snapshot saves
+//! the entry. Then the shard's count of changes increases. If there are listeners ([`interest`]), the log gets an
+//! operation ([`log`]), versions become newer, and the key is noted for clients that wait for it or watch it
+//! (`services/watch`). An [`Event`](crate::Event) names the change separately.
 
 pub(crate) mod event;
 pub(crate) mod interest;
 pub(crate) mod log;
-pub(crate) mod stream_place;
+pub(crate) mod stream_position;
 pub(crate) mod version;
 
 use crate::data::entry::Entry;
 
-/// What happened to a key.
+/// Kind of a change to a key.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Change {
@@ -24,25 +23,25 @@ pub enum Change {
     Stored,
     /// A part of its string has new bytes, and the string may have become longer.
     Written {
-        /// Where the new bytes begin.
+        /// Offset of the new bytes.
         offset: usize,
-        /// How many they are.
+        /// Number of new bytes.
         len: usize,
     },
-    /// Elements of its collection have changed, as is on record for the log.
+    /// Elements of its collection have changed; the edits are recorded for the log separately.
     Edited,
     /// It has another deadline, or none any more, and still its value.
     Deadline,
-    /// Its value is out of date, or is not any more, or a client was told to store another one: its
-    /// [`Marks`](crate::Marks) have changed.
+    /// Its [`Marks`](crate::Marks) have changed: its value became stale or fresh, or a client was told to store
+    /// another one.
     Marked,
-    /// It has other flags, as another server has stored them, and perhaps other marks; its value is the same.
+    /// It has other flags, and perhaps other marks, as another server has stored them; its value is the same.
     Noted,
     /// It is gone.
     Removed(Removal),
 }
 
-/// Why a key is gone.
+/// Reason why a key is gone.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Removal {
@@ -52,16 +51,16 @@ pub enum Removal {
     Expired,
     /// It was a hash, and the deadline of its last field came.
     Emptied,
-    /// Memory ran short, and the policy chose it.
+    /// It was evicted because memory ran short.
     Evicted,
-    /// It was taken, to be put under another key or into another database.
+    /// It is moved to another key or database.
     Moved,
 }
 
 impl Removal {
-    /// Why an entry is gone by itself, if it is: its deadline has come, or those of all fields of its hash. Of a server
-    /// that follows a primary only the former: the other one decides when its fields go, and may change them until
-    /// then.
+    /// Returns the reason if an entry has expired: its deadline has passed, or those of all fields of its hash. On a
+    /// server that follows a primary only the former counts: the primary decides when fields expire, and may change
+    /// them until then.
     #[inline]
     pub(crate) fn due(
         entry: &Entry,
@@ -76,7 +75,7 @@ impl Removal {
         is_gone.then_some(Self::Emptied)
     }
 
-    /// Whether it went because its time had come.
+    /// Returns true if it expired.
     #[inline]
     pub fn is_expiry(self) -> bool {
         matches!(self, Self::Expired | Self::Emptied)

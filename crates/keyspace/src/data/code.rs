@@ -1,14 +1,14 @@
-//! Code that clients keep on the server: libraries of functions, and scripts by name.
+//! Code that clients store on the server: libraries of functions, and scripts by name.
 //!
-//! It is data like keys are, so it is here: in the log, in snapshots, and taken back by an undo log. It belongs to
-//! no database, and whatever empties databases leaves it alone. What the code means is not known here.
+//! Code is data like keys: it is in the log and in snapshots, and an undo log rolls it back. It belongs to no
+//! database, and flushes do not remove it. This module does not interpret the code.
 //!
-//! **Invariant:** code changes only while all shards are locked. So its changes have one order, which is that of
-//! their records in the log; a [`Snapshot`](crate::Snapshot) has the code of the very moment of its keys; and
-//! a holder of any shard sees code that does not change and is in the log as it sees it.
+//! **Invariant:** code changes only while all shards are locked. So its changes are totally ordered, like their
+//! records in the log. A [`Snapshot`](crate::Snapshot) has the code of the same moment as its keys. While a thread
+//! has any shard locked, the code does not change, and the log has exactly that code.
 //!
-//! Readers need no shard: they get what there was at some moment, and [`CodeStore::generation`] tells whether there
-//! has been a change since.
+//! Readers need no shard lock: they get the code of some moment, and [`CodeStore::generation`] tells them about later
+//! changes.
 
 use std::collections::BTreeMap;
 use std::ops::Bound;
@@ -18,10 +18,10 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use parking_lot::RwLock;
 use tierce_collections::size_class;
 
-/// The longest name of a library or script, in bytes.
+/// Maximum length of the name of a library or script, in bytes.
 pub const CODE_NAME_LEN_MAX: usize = 64 * 1024;
 
-/// What a source is.
+/// Kind of a source.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 #[repr(u8)]
 pub enum CodeKind {
@@ -35,7 +35,7 @@ impl CodeKind {
     /// All kinds, in the order of their numbers.
     pub const ALL: [Self; 2] = [Self::Library, Self::Script];
 
-    /// The kind with this number in files.
+    /// Returns the kind with this number in files.
     pub(crate) fn of_number(number: u64) -> Option<Self> {
         Self::ALL.into_iter().find(|kind| *kind as u64 == number)
     }
@@ -59,43 +59,43 @@ pub struct CodeSet {
 }
 
 impl CodeSet {
-    /// Names and sources of a kind, in the order of the names.
+    /// Returns names and sources of a kind, in the order of the names.
     pub fn of(&self, kind: CodeKind) -> impl ExactSizeIterator<Item = (&[u8], &Arc<[u8]>)> {
         self.sources[kind as usize].iter().map(|(name, source)| (&**name, source))
     }
 
-    /// The source of this name.
+    /// Returns the source of this name.
     pub fn get(&self, kind: CodeKind, name: &[u8]) -> Option<&Arc<[u8]>> {
         self.sources[kind as usize].get(name)
     }
 
-    /// Whether there is none.
+    /// Returns true if there is no code.
     pub fn is_empty(&self) -> bool {
         self.sources.iter().all(Sources::is_empty)
     }
 
-    /// The memory that a kind takes, in bytes.
+    /// Returns the memory of a kind, in bytes.
     pub fn memory_bytes(&self, kind: CodeKind) -> usize {
         self.bytes[kind as usize]
     }
 
-    /// The memory that all of it takes, in bytes.
+    /// Returns the memory of all code, in bytes.
     pub fn total_bytes(&self) -> usize {
         self.bytes.iter().sum()
     }
 
-    /// Gives a name this source, in this copy alone.
+    /// Sets the source of a name, only in this copy.
     pub fn put(&mut self, kind: CodeKind, name: &[u8], source: Arc<[u8]>) {
         self.set(kind, name, Some(source));
     }
 
-    /// Removes all sources of a kind, from this copy alone.
+    /// Removes all sources of a kind, only from this copy.
     pub fn clear(&mut self, kind: CodeKind) {
         self.sources[kind as usize].clear();
         self.bytes[kind as usize] = 0;
     }
 
-    /// What comes after a name of a kind, over all kinds; at first after nothing.
+    /// Returns the next source after `last`, over all kinds; the first one for `None`.
     pub(crate) fn next_after(&self, last: Option<&(CodeKind, Box<[u8]>)>) -> Option<Stored<'_>> {
         CodeKind::ALL.into_iter().find_map(|kind| {
             let from = match last {
@@ -108,7 +108,7 @@ impl CodeSet {
         })
     }
 
-    /// Puts or removes a source. Returns the one before.
+    /// Puts or removes a source. Returns the previous one.
     fn set(&mut self, kind: CodeKind, name: &[u8], source: Option<Arc<[u8]>>) -> Option<Arc<[u8]>> {
         let sources = &mut self.sources[kind as usize];
         let added = source.as_ref().map_or(0, |source| memory_of(name, source));
@@ -123,44 +123,44 @@ impl CodeSet {
     }
 }
 
-/// What a source takes, with its name and its place among others.
+/// Returns the memory of a source, with its name and its slot in the map.
 fn memory_of(name: &[u8], source: &[u8]) -> usize {
     const COUNTS: usize = 2 * size_of::<usize>();
-    const PLACE: usize = size_of::<(Box<[u8]>, Arc<[u8]>)>();
-    size_class(name.len()) + size_class(source.len() + COUNTS) + PLACE
+    const SLOT: usize = size_of::<(Box<[u8]>, Arc<[u8]>)>();
+    size_class(name.len()) + size_class(source.len() + COUNTS) + SLOT
 }
 
 /// The code of a keyspace. It changes only while all shards are locked.
 #[derive(Debug, Default)]
 pub struct CodeStore {
-    /// Shared with readers that need all of it, and copied at the next change while they do.
+    /// Shared with readers of all code; the next change copies it while they use it.
     all: RwLock<Arc<CodeSet>>,
     generation: AtomicU64,
 }
 
 impl CodeStore {
-    /// Another number after each change.
+    /// Returns a number that grows with each change.
     #[inline]
     pub fn generation(&self) -> u64 {
         self.generation.load(Ordering::Acquire)
     }
 
-    /// The source of this name.
+    /// Returns the source of this name.
     pub fn get(&self, kind: CodeKind, name: &[u8]) -> Option<Arc<[u8]>> {
         self.all.read().get(kind, name).cloned()
     }
 
-    /// All there is.
+    /// Returns all code.
     pub fn all(&self) -> Arc<CodeSet> {
         Arc::clone(&self.all.read())
     }
 
-    /// The memory it takes, in bytes.
+    /// Returns its memory, in bytes.
     pub fn memory_bytes(&self) -> usize {
         self.all.read().total_bytes()
     }
 
-    /// Puts or removes a source. Returns the one before.
+    /// Puts or removes a source. Returns the previous one.
     pub(crate) fn set(
         &self,
         kind: CodeKind,
@@ -169,7 +169,7 @@ impl CodeStore {
     ) -> Option<Arc<[u8]>> {
         let mut all = self.all.write();
         let before = Arc::make_mut(&mut all).set(kind, name, source);
-        // While readers are kept out: who sees the new number sees the change.
+        // Readers are still locked out: a reader that sees the new number sees the change.
         self.generation.fetch_add(1, Ordering::Release);
         before
     }
@@ -230,7 +230,7 @@ mod tests {
         let (mut last, mut met) = (None, Vec::new());
         while let Some(Stored { kind, name, .. }) = store.all().next_after(last.as_ref()) {
             met.push((kind, name.to_vec()));
-            // What is changed behind or ahead of the walk is met or not; all else is.
+            // Sources changed during the walk may be visited or not; all others are.
             store.set(CodeKind::Library, b"c", None);
             last = Some((kind, name.into()));
         }

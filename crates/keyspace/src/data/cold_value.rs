@@ -1,5 +1,5 @@
-//! Values as bytes on disk: a byte that says what it is, and the bytes of the string or the edits that
-//! make the collection. See `docs/formats/cold-segment.md`.
+//! Encoding of values on disk: a byte for the kind, then the bytes of the string or the edits that create the
+//! collection. See `docs/formats/cold-segment.md`.
 
 use crate::codec::Writer;
 use crate::data::collections::convert;
@@ -11,7 +11,7 @@ const STRING: u8 = 0;
 const RAW_STRING: u8 = 1;
 const COLLECTION: u8 = 2;
 
-/// Appends the value of an entry, which is in memory.
+/// Appends the value of an entry, which must be in memory.
 pub(crate) fn encode(entry: &Entry, out: &mut Vec<u8>) {
     match entry.value() {
         Value::Str(string) => {
@@ -31,12 +31,12 @@ pub(crate) fn encode_blob(blob: &[u8], out: &mut Vec<u8>) {
     out.extend_from_slice(blob);
 }
 
-/// Bytes of a string of this length on disk.
+/// Returns the size on disk of a large string of this length.
 pub(crate) fn blob_len(len: usize) -> usize {
     len.saturating_add(1)
 }
 
-/// Whether `bytes` are the result of [`encode`] for the entry, which is in memory.
+/// Returns true if `bytes` are the result of [`encode`] for the entry, which is in memory.
 pub(crate) fn is_value_of(entry: &Entry, bytes: &[u8]) -> bool {
     let Some((form, bytes)) = bytes.split_first() else { return false };
     match (entry.value(), *form) {
@@ -56,13 +56,12 @@ pub(crate) fn is_value_of(entry: &Entry, bytes: &[u8]) -> bool {
     }
 }
 
-/// Whether bytes that [`encode`] made are those of a collection, and the bytes behind the one that says
-/// so.
+/// Returns true if bytes from [`encode`] are a collection, and the bytes after the kind.
 pub(crate) fn parts(bytes: &[u8]) -> (bool, &[u8]) {
     bytes.split_first().map_or((false, bytes), |(form, rest)| (*form == COLLECTION, rest))
 }
 
-/// The reverse of [`encode`]; `None` for bytes that it did not make.
+/// Reverses [`encode`]; `None` for bytes that it does not produce.
 pub(crate) fn decode<'a>(bytes: &'a [u8], limits: &LimitCells) -> Option<Content<'a>> {
     let (form, bytes) = bytes.split_first()?;
     Some(match *form {

@@ -1,4 +1,4 @@
-//! A figure that the holder of a lock writes and anyone reads.
+//! A statistic that the holder of a lock writes and any thread reads.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 
@@ -23,7 +23,7 @@ impl Counter {
         self.0.store(value, Ordering::Relaxed);
     }
 
-    /// Sets the number and returns what it was; for one that others than the owner of the lock set, too.
+    /// Sets the number and returns the old one; for a counter with other writers than the lock's holder.
     #[inline]
     pub(crate) fn swap(&self, value: u64) -> u64 {
         self.0.swap(value, Ordering::Relaxed)
@@ -39,7 +39,7 @@ impl Counter {
         self.set(self.get().wrapping_sub(less));
     }
 
-    /// Follows a quantity that went from `before` to `after`.
+    /// Adds the change of a quantity from `before` to `after`.
     #[inline]
     pub(crate) fn follow(&self, before: usize, after: usize) {
         self.add((after as u64).wrapping_sub(before as u64));

@@ -1,9 +1,9 @@
 //! Counters of a shard's databases, readable without a lock.
 //!
 //! - The first database, which most users never leave, costs no pointer.
-//! - The others get memory with their neighbours when one of them is first written to: thousands of databases in
-//!   hundreds of shards would take tens of megabytes, of which most users need none.
-//! - A bit for each database says whether it has figures, so that who sums up all of them visits these and no others.
+//! - Memory for the others is allocated in groups when one of a group is first written to: thousands of databases in
+//!   hundreds of shards would take tens of megabytes, which most users do not need.
+//! - A bit for each database says if it has figures, so that a sum over all databases visits only these.
 //! - Like all figures of a shard they are written only by the holder of its lock.
 
 use std::iter;
@@ -13,12 +13,12 @@ use std::sync::atomic::{AtomicU32, Ordering};
 use crate::data::counter::Counter;
 use crate::db_index::DbIndex;
 
-/// This many databases get their memory together, and have their bits in one number.
+/// Number of databases that get their memory together, and have their bits in one number.
 const GROUP_LEN: usize = 32;
 
 type Group = [DbCounters; GROUP_LEN];
 
-/// What is seen of a database that was never written to. Stays zero.
+/// Stand-in for a database that was never written to. Stays zero.
 static UNUSED: DbCounters = DbCounters::zero();
 
 /// The figures of one database in one shard.
@@ -31,9 +31,8 @@ pub(crate) struct DbCounters {
     pub(crate) deadline_sum: Counter,
 }
 
-/// Deadlines are summed up in units of about a second, and none counts for more than
-/// [`DEADLINE_SUMMAND_MAX`], so that a shard's sum stays exact for 2^26 keys with the most absurd
-/// deadlines.
+/// Deadlines are summed in units of about a second, and none counts for more than [`DEADLINE_SUMMAND_MAX`]. So a
+/// shard's sum stays exact for 2^26 keys, even with extreme deadlines.
 pub(crate) const DEADLINE_UNIT_MS: i64 = 1024;
 const DEADLINE_SUMMAND_MAX: i64 = 1 << 38;
 
@@ -43,7 +42,7 @@ impl DbCounters {
         Self { keys, expires, deadline_sum }
     }
 
-    /// What `deadline_ms` adds to `deadline_sum`.
+    /// Returns the summand of `deadline_ms` in `deadline_sum`.
     pub(crate) fn summand(deadline_ms: i64) -> u64 {
         (deadline_ms / DEADLINE_UNIT_MS).clamp(0, DEADLINE_SUMMAND_MAX) as u64
     }
@@ -57,13 +56,13 @@ impl DbCounters {
 #[derive(Debug)]
 pub(crate) struct PerDbCounters {
     first: DbCounters,
-    /// Those of all databases, the first one included, whose place here is not used.
+    /// Figures of all databases. The slot of the first one is not used.
     groups: Box<[OnceLock<Box<Group>>]>,
-    /// For each group the databases that were written to since they were last emptied.
+    /// For each group, the databases that were written to since they were last emptied.
     used: Box<[AtomicU32]>,
 }
 
-/// The bit of a database in the number of its group.
+/// Returns the bit of a database in the number of its group.
 fn bit(db: usize) -> u32 {
     1 << (db % GROUP_LEN)
 }
@@ -78,7 +77,7 @@ impl PerDbCounters {
         }
     }
 
-    /// For reading.
+    /// Returns the figures for reading.
     #[inline]
     pub(crate) fn get(&self, db: DbIndex) -> &DbCounters {
         match db.get() {
@@ -87,7 +86,7 @@ impl PerDbCounters {
         }
     }
 
-    /// For writing, by the holder of the shard's lock.
+    /// Returns the figures for writing, by the holder of the shard's lock.
     #[inline]
     pub(crate) fn of(&self, db: DbIndex) -> &DbCounters {
         match db.get() {
@@ -102,7 +101,7 @@ impl PerDbCounters {
         }
     }
 
-    /// The first one, and those that were written to since they were last emptied: all others are zero.
+    /// Iterates over the first database, and those written to since they were last emptied. All others are zero.
     pub(crate) fn used(&self) -> impl Iterator<Item = (DbIndex, &DbCounters)> {
         let groups = self.used.iter().map(|bits| bits.load(Ordering::Relaxed)).enumerate();
         // Most groups of many databases have none.
@@ -114,8 +113,8 @@ impl PerDbCounters {
         iter::once((DbIndex::ZERO, &self.first)).chain(others.map(|db| (db, self.get(db))))
     }
 
-    // Relaxed, like the figures: a reader without the lock that does not see the bit yet sees the database as it
-    // was just before.
+    // Relaxed, like the figures: a reader without the lock that does not see the bit yet sees the database in its
+    // previous state.
     fn is_used(&self, db: usize) -> bool {
         db == 0 || self.used[db / GROUP_LEN].load(Ordering::Relaxed) & bit(db) != 0
     }
@@ -128,18 +127,18 @@ impl PerDbCounters {
         }
     }
 
-    /// The figures of a database.
+    /// Returns the figures of a database.
     pub(crate) fn figures(&self, db: DbIndex) -> [u64; 3] {
         self.get(db).all().map(Counter::get)
     }
 
-    /// A database has these figures.
+    /// Sets the figures of a database.
     pub(crate) fn set_figures(&self, db: DbIndex, figures: [u64; 3]) {
         let all = self.of(db).all().into_iter().zip(figures);
         all.for_each(|(counter, value)| counter.set(value));
     }
 
-    /// The database was emptied.
+    /// Resets the figures of an emptied database.
     pub(crate) fn reset(&self, db: DbIndex) {
         if self.is_used(db.get()) {
             self.get(db).all().into_iter().for_each(|counter| counter.set(0));
@@ -147,7 +146,7 @@ impl PerDbCounters {
         }
     }
 
-    /// All databases were emptied. Returns how many keys they had.
+    /// Resets the figures of all databases after a flush. Returns the number of their keys.
     pub(crate) fn reset_all(&self) -> u64 {
         let mut keys = 0;
         for (_, db) in self.used() {
@@ -158,7 +157,7 @@ impl PerDbCounters {
         keys
     }
 
-    /// Two databases were exchanged.
+    /// Exchanges the figures of two databases.
     pub(crate) fn swap(&self, a: DbIndex, b: DbIndex) {
         let were_used = [a, b].map(|db| self.is_used(db.get()));
         if were_used == [false; 2] {
@@ -176,12 +175,12 @@ impl PerDbCounters {
     }
 }
 
-/// What a database in a shard has on disk.
+/// Figures of a database's values on disk in a shard.
 #[derive(Debug, Default)]
 pub(crate) struct ColdCounts {
-    /// Entries with a location, whether or not their values are in memory, too.
+    /// Number of entries with a location, even if their values are in memory as well.
     pub(crate) placed: usize,
-    /// Entries whose values are on disk only.
+    /// Number of entries whose values are only on disk.
     pub(crate) spilled_keys: u64,
     /// Bytes of these.
     pub(crate) spilled_bytes: u64,

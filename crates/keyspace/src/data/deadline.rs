@@ -1,8 +1,8 @@
 //! The deadlines of one database in one shard, earliest first.
 //!
-//! A heap of 16-byte items, each a point in time and the hash of a key. Items are hints: the truth
-//! is the deadline in the entry, and the code that handles an item looks there. That makes the common
-//! changes cheap:
+//! A heap of 16-byte items, each with a time and the hash of a key. Items are hints: the deadline
+//! in the entry is authoritative, and the code that handles an item checks it. That makes the
+//! common changes cheap:
 //!
 //! - A deadline that moves later costs nothing. Its item fires at the old time and is put back at
 //!   the new one.
@@ -11,9 +11,9 @@
 //!
 //! Invariants:
 //! - For each entry with a deadline there is an item of its hash that is not later.
-//! - There are never more than [`crowd_limit`] items: when stale ones make it more, the heap is
+//! - There are never more than [`crowd_limit`] items: when stale ones exceed it, the heap is
 //!   rebuilt with one item for each hash that has a deadline. A rebuild looks up every item, and at
-//!   least a fifth of them were added, or became stale, since the last one; so its cost is a constant
+//!   least a fifth of them were added or became stale since the last one. So its cost is a constant
 //!   number of lookups for each change.
 
 use std::cmp::Reverse;
@@ -23,9 +23,9 @@ use crate::data::entry::size_class;
 use crate::data::key::KeyHash;
 use crate::random::mix;
 
-/// More items than this for `live` entries with a deadline, and the heap is rebuilt. The constant
-/// keeps a handful of keys from rebuilding all the time. With twice as many items as entries, a cache
-/// under a volatile policy had room for a tenth fewer keys.
+/// Maximum number of items for `live` entries with a deadline; above it, the heap is rebuilt. The
+/// constant avoids constant rebuilds with a handful of keys. With twice as many items as entries, a
+/// cache under a volatile policy had room for a tenth fewer keys.
 fn crowd_limit(live: usize) -> usize {
     live + live / 4 + 64
 }
@@ -45,7 +45,7 @@ pub(crate) struct Deadlines {
 }
 
 impl Deadlines {
-    /// When the earliest item is due.
+    /// Returns the time when the earliest item is due.
     #[inline]
     pub(crate) fn next_ms(&self) -> Option<i64> {
         self.heap.peek().map(|item| item.0.deadline_ms)
@@ -60,7 +60,7 @@ impl Deadlines {
         self.heap.push(Reverse(Item { deadline_ms, hash }));
     }
 
-    /// Takes the earliest item if it is due, and all that are equal to it: its time and its hash.
+    /// Takes the earliest item if it is due, and all items with the same time and hash.
     pub(crate) fn pop_due(&mut self, now_ms: i64) -> Option<(i64, KeyHash)> {
         if self.next_ms()? > now_ms {
             return None;
@@ -73,11 +73,11 @@ impl Deadlines {
         Some((item.0.deadline_ms, item.0.hash))
     }
 
-    /// At most this many hashes come out of a [`Deadlines::draw`] that looks for one.
+    /// Maximum number of hashes from a [`Deadlines::draw`] for one.
     pub(crate) const DRAW_ALL: usize = 128;
 
-    /// The hashes of `count` items drawn by chance, or, if there are not many more, of all items
-    /// from a random one on. Some may stand for no entry any more, or twice for one.
+    /// Returns the hashes of `count` random items. If there are few more, it returns all items,
+    /// starting at a random one. Some may be stale, or duplicates.
     pub(crate) fn draw(&self, random: u64, count: usize) -> impl Iterator<Item = KeyHash> {
         let items = self.heap.as_slice();
         let is_small = items.len() <= Self::DRAW_ALL.max(count);
@@ -96,19 +96,19 @@ impl Deadlines {
         })
     }
 
-    /// Whether there is an item of this hash that is not later.
+    /// Returns true if there is an item of this hash that is not later.
     #[cfg(test)]
     pub(crate) fn has_item(&self, hash: KeyHash, deadline_ms: i64) -> bool {
         self.heap.iter().any(|item| item.0.hash == hash && item.0.deadline_ms <= deadline_ms)
     }
 
-    /// Whether stale items have become too many for `live` entries with a deadline.
+    /// Returns true if there are too many stale items for `live` entries with a deadline.
     #[inline]
     pub(crate) fn is_crowded(&self, live: usize) -> bool {
         self.heap.len() > crowd_limit(live)
     }
 
-    /// Leaves one item for each hash that has a deadline, at the `earliest` of the entries with it.
+    /// Keeps one item for each hash that has a deadline, at the `earliest` of its entries.
     #[cold]
     pub(crate) fn rebuild(&mut self, earliest: impl Fn(KeyHash) -> Option<i64>) {
         let mut hashes: Vec<KeyHash> = self.heap.drain().map(|item| item.0.hash).collect();
@@ -122,7 +122,7 @@ impl Deadlines {
         self.give_back();
     }
 
-    /// Bytes of memory, as the allocator counts them.
+    /// Returns the bytes of memory, as the allocator counts them.
     #[inline]
     pub(crate) fn memory_bytes(&self) -> usize {
         match self.heap.capacity() {
@@ -139,5 +139,5 @@ impl Deadlines {
     }
 }
 
-/// The next deadline of a shard where there is none.
+/// Next deadline of a shard without deadlines.
 pub(crate) const NO_DEADLINE: i64 = i64::MAX;

@@ -1,13 +1,13 @@
-//! When a key expires, as callers say it and are told.
+//! Expiry times of keys, as parameters and results.
 
-/// What a SET does with the deadline.
+/// Effect of a SET on the deadline.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Expiry {
-    /// The key gets none and loses one it has.
+    /// The key has no deadline afterwards.
     Never,
-    /// The key keeps the one it has.
+    /// The key keeps its deadline.
     Keep,
-    /// The key gets this one, a Unix time in milliseconds.
+    /// The key gets this deadline, a Unix time in milliseconds.
     At(i64),
 }
 
@@ -18,17 +18,17 @@ pub enum Ttl {
     Absent,
     /// The key stays until it is deleted.
     Persistent,
-    /// The key expires at this Unix time in milliseconds, which lies in the future.
+    /// The key expires at this Unix time in milliseconds, which is in the future.
     Until(i64),
 }
 
-/// What became of a key that was given a deadline.
+/// Result of giving a key a deadline.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum DeadlineSet {
     /// There is no such key.
     Absent,
-    /// It has the deadline now.
+    /// The key has the deadline now.
     Done,
-    /// The deadline has come already, so the key was deleted.
+    /// The deadline has already passed, so the key was deleted.
     Deleted,
 }

@@ -1,4 +1,4 @@
-//! Keys with their hash, and what the bits of the hash are used for.
+//! Keys with their hash, and the use of its bits.
 //!
 //! | bits of the hash, from the top | use |
 //! |---|---|
@@ -6,19 +6,19 @@
 //! | the following 48 | the position in the shard's table |
 //! | the rest, at least 6 | none |
 //!
-//! So the keys of a shard are spread over its table as if there were no shards. The hash is seeded
-//! and lives as long as the process: it reaches no file.
+//! So the keys of a shard are spread over its table as if there were no shards. The hash is seeded and specific to
+//! the process: it is never stored in a file.
 
 use rapidhash::v3::{RapidSecrets, rapidhash_v3_micro_inline};
 
-/// At most this many shard bits, 1024 shards.
+/// Maximum number of shard bits, for 1024 shards.
 pub(crate) const SHARD_BITS_MAX: u32 = 10;
 
-/// The longest key in bytes.
+/// Maximum length of a key, in bytes.
 pub const KEY_LEN_MAX: usize = 64 * 1024;
 
-/// Longest value, and longest element of a collection, whatever the options say: lengths are kept in 32 bits,
-/// and a block of elements ends at 3.5 GiB.
+/// Maximum length of a value, and of an element of a collection, whatever the options say: lengths have 32 bits, and
+/// a block of elements ends at 3.5 GiB.
 pub const VALUE_LEN_MAX: usize = 3 << 30;
 
 /// The hash of a key under the keyspace's seed.
@@ -26,9 +26,8 @@ pub const VALUE_LEN_MAX: usize = 3 << 30;
 pub struct KeyHash(pub(crate) u64);
 
 impl KeyHash {
-    /// A number that ascends from shard to shard, and within one in the order of its table: a caller that
-    /// goes through many keys in this order goes to each shard once. Its lowest 10 bits can be cut off
-    /// for that.
+    /// Returns a number that ascends from shard to shard, and within a shard in the order of its table. A caller that
+    /// visits keys in this order visits each shard once. For that, it may truncate the lowest 10 bits.
     #[inline]
     pub fn ascending(self) -> u64 {
         self.0
@@ -45,31 +44,31 @@ pub struct Key<'a> {
 }
 
 impl<'a> Key<'a> {
-    /// `hash` is the hash of `bytes` under the keyspace's seed.
+    /// Combines a key with its hash, which must be that of `bytes` under the keyspace's seed.
     #[inline]
     pub(crate) fn new(bytes: &'a [u8], hash: KeyHash) -> Self {
         Self { bytes, hash }
     }
 
-    /// The bytes.
+    /// Returns the bytes.
     #[inline]
     pub fn bytes(self) -> &'a [u8] {
         self.bytes
     }
 
-    /// The hash.
+    /// Returns the hash.
     #[inline]
     pub fn hash(self) -> KeyHash {
         self.hash
     }
 }
 
-/// Computes hashes and takes them apart.
+/// Computes hashes and splits them into their parts.
 #[derive(Debug)]
 pub(crate) struct KeyHasher {
     secrets: RapidSecrets,
     shard_bits: u32,
-    /// What is left of 63 bits.
+    /// Rest of 63 bits.
     shard_shift: u32,
 }
 
@@ -86,18 +85,18 @@ impl KeyHasher {
 
     #[inline]
     pub(crate) fn hash_bytes(&self, bytes: &[u8]) -> KeyHash {
-        // The variant for keys of up to 80 bytes, which is what keys are; correct for any length.
+        // The variant for inputs of up to 80 bytes, as keys usually are; correct for any length.
         KeyHash(rapidhash_v3_micro_inline::<true, false>(bytes, &self.secrets))
     }
 
-    /// The index of the shard of a key.
+    /// Returns the index of the shard of a key.
     #[inline]
     pub(crate) fn shard(&self, hash: KeyHash) -> usize {
-        // Two shifts, for a single shard would be a shift by 64.
+        // Two shifts, since a single shard would need a shift by 64.
         (hash.0 >> 1 >> self.shard_shift) as usize
     }
 
-    /// The hash that the shard's table gets.
+    /// Returns the hash for the shard's table.
     #[inline]
     pub(crate) fn table_hash(&self, hash: KeyHash) -> u64 {
         hash.0 << self.shard_bits
@@ -137,7 +136,7 @@ mod tests {
         {
             assert_eq!(key(&bytes, other), keyspace.hash(&bytes), "{other:?}");
         }
-        // Another key with the same bytes at its front.
+        // Another key that is a prefix of the known one.
         assert_eq!(key(&bytes[..3], Some((&bytes, known))), keyspace.hash(b"key"));
     }
 

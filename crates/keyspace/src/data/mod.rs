@@ -1,5 +1,5 @@
-//! Values, their keys, and a database's part in a shard: how they lie in memory, are edited, and become bytes. It uses
-//! no log, shard lock, snapshot in progress or waiter.
+//! Values, keys, and a database's part in a shard: their memory layout, edits, and encodings. This module does not
+//! use the log, shard locks, running snapshots or waiters.
 
 pub(crate) mod code;
 pub(crate) mod cold_value;

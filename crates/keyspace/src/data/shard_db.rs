@@ -13,17 +13,17 @@ use crate::data::entry::Entry;
 pub(crate) struct ShardDb {
     pub(crate) table: Table<Entry>,
     pub(crate) deadlines: Deadlines,
-    /// The earliest deadlines of hashes' fields.
+    /// Earliest field deadlines of hashes.
     pub(crate) field_deadlines: Deadlines,
-    /// Hashes whose fields have deadlines.
+    /// Number of hashes with field deadlines.
     pub(crate) volatile_hashes: usize,
-    /// Bytes of the entries in `table`, their blobs included.
+    /// Bytes of the entries in `table`, including their blobs.
     pub(crate) entry_bytes: usize,
     pub(crate) cold: ColdCounts,
 }
 
 impl ShardDb {
-    /// Bytes of entries, of the table, and of the heaps of deadlines.
+    /// Returns the bytes of entries, of the table, and of the deadline heaps.
     pub(crate) fn memory_bytes(&self) -> [usize; 3] {
         let heaps = self.deadlines.memory_bytes() + self.field_deadlines.memory_bytes();
         [self.entry_bytes, self.table.memory_bytes(), heaps]
@@ -38,7 +38,7 @@ pub(crate) struct ShardDbs {
 }
 
 impl ShardDbs {
-    /// Whether there is next to nothing to free.
+    /// Returns true if there is almost nothing to free.
     pub(crate) fn is_empty(&self) -> bool {
         self.first.table.is_empty() && self.others.is_empty()
     }

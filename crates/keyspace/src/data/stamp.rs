@@ -1,42 +1,42 @@
-//! When an entry was last used, in 16 bits, from seconds to half a year ago.
+//! Time of an entry's last use, in 16 bits, from seconds to half a year ago.
 //!
 //! | bit 15 | bits 0 to 14 | stands for |
 //! |---|---|---|
 //! | 0 | Unix time in seconds, modulo 2^15 | that second |
 //! | 1 | Unix time in units of 512 seconds, modulo 2^15 | the middle of that unit |
 //!
-//! A use writes seconds, which wrap around after nine hours. Before that, aging (`services/aging.rs`) converts
-//! stamps older than [`SECONDS_KEPT`] into units, and keeps units that would wrap around at
-//! [`IDLE_SECONDS_MAX`]. So idle times up to three hours are exact, longer ones are within [`UNIT`] of the
-//! truth, and none is ever taken for a short one.
+//! A use writes seconds, which wrap around after nine hours. Before that, aging (`services/aging.rs`) converts stamps
+//! older than [`SECONDS_KEPT`] into units, and keeps units that would wrap around at [`IDLE_SECONDS_MAX`]. So idle
+//! times up to three hours are exact, longer ones are within [`UNIT`] of the truth, and a long one is never taken for
+//! a short one.
 //!
-//! What a stamp stands for depends on the time at which it is read: it is the one moment of those that its
-//! bits can mean that lies between so long before ([`SECONDS_BACK`], [`UNITS_BACK`]) and the rest of the cycle
-//! after. The future counts because threads read the clock at different moments, because clocks are set back,
-//! and because aging reads all stamps as of the time when it last came by.
+//! The meaning of a stamp depends on the time at which it is read. Of the moments that match its bits, it is the one
+//! in a window of one cycle; the window begins [`SECONDS_BACK`] or [`UNITS_BACK`] ago and extends into the future.
+//! The future is included because threads read the clock at different moments, clocks are set back, and aging reads
+//! all stamps as of its previous pass.
 
-/// Bit 15: the others count units.
+/// Bit 15: the other bits count units.
 const COARSE: u16 = 1 << 15;
 
-/// The bits that count.
+/// Bits of the number.
 const NUMBER: u16 = COARSE - 1;
 
 /// Seconds in a unit.
 const UNIT: i64 = 512;
 
-/// Aging leaves seconds alone that are not older than this: three hours.
+/// Maximum age of seconds that aging leaves unchanged: three hours.
 const SECONDS_KEPT: i64 = 3 * 3600;
 
-/// Seconds are read as at most so old: those that are kept, and twice the time between two rounds of aging, for
-/// one of them may miss an entry that moves meanwhile, with two hours to spare.
+/// Maximum age of seconds when they are read: [`SECONDS_KEPT`], and twice the time between two rounds of aging, with
+/// two hours to spare. Twice, since a round may miss an entry that moves meanwhile.
 const SECONDS_BACK: i64 = SECONDS_KEPT + 4 * 3600;
 
 const DAY: i64 = 24 * 3600;
 
-/// The longest idle time that is distinguished from longer ones: 180 days.
+/// Maximum idle time that differs from longer ones: 180 days.
 const IDLE_SECONDS_MAX: i64 = 180 * DAY;
 
-/// Units are read as at most so old; what is left of the 194 days after which they come round is future.
+/// Maximum age of units when they are read. The rest of their cycle of 194 days is the future.
 const UNITS_BACK: i64 = IDLE_SECONDS_MAX + 7 * DAY;
 
 const _: () = assert!(SECONDS_BACK + 2 * 3600 < 1 << 15);
@@ -46,14 +46,14 @@ const _: () = assert!(UNITS_BACK + 7 * DAY < UNIT << 15);
 pub(crate) struct Stamp(u16);
 
 impl Stamp {
-    /// Of a use at this time, in Unix time in milliseconds.
+    /// Returns the stamp of a use at this time, in Unix time in milliseconds.
     #[inline]
     pub(crate) fn at(now_ms: i64) -> Self {
-        // No time is negative; that the compiler knows it makes the division cheaper.
+        // No time is negative; this tells the compiler so, and makes the division cheaper.
         Self((now_ms as u64 / 1000) as u16 & NUMBER)
     }
 
-    /// Of a last use this many seconds before.
+    /// Returns the stamp of a last use this many seconds ago.
     pub(crate) fn of_idle(seconds: u64, now_ms: i64) -> Self {
         let idle = i64::try_from(seconds).unwrap_or(i64::MAX).min(IDLE_SECONDS_MAX);
         if idle <= SECONDS_KEPT {
@@ -76,14 +76,14 @@ impl Stamp {
         self.0
     }
 
-    /// Seconds since the last use.
+    /// Returns the seconds since the last use.
     #[inline]
     pub(crate) fn idle_seconds(self, now_ms: i64) -> u32 {
         let now = now_ms / 1000;
         (now - self.second(now)).max(0) as u32
     }
 
-    /// The second that it stands for when it is read at `now`.
+    /// Returns the second that it represents when read at `now`.
     fn second(self, now: i64) -> i64 {
         if self.0 & COARSE == 0 {
             return self.number_from(now - SECONDS_BACK);
@@ -91,15 +91,16 @@ impl Stamp {
         self.number_from((now - UNITS_BACK).div_euclid(UNIT)) * UNIT + UNIT / 2
     }
 
-    /// The first number from `start` on that has its bits.
+    /// Returns the first number from `start` on with its bits.
     fn number_from(self, start: i64) -> i64 {
         start + i64::from(self.0.wrapping_sub(start as u16) & NUMBER)
     }
 
-    /// What becomes of it when aging comes by at the second `now`, after it came by at `before`: it stands for
-    /// the same time, as far as it can, until aging comes by again.
+    /// Returns the stamp after a pass of aging at the second `now`; the previous pass was at `before`. It represents
+    /// the same time, as far as possible, until the next pass.
     pub(crate) fn aged(self, before: i64, now: i64) -> Self {
-        // Read as of then, it is right however long ago that is, and when the clock was set back meanwhile.
+        // Read as of the previous pass, it is correct however long ago that was, and if the clock was set back
+        // meanwhile.
         let second = self.second(before);
         match now - second {
             ..0 => Self(now as u16 & NUMBER),
@@ -120,7 +121,7 @@ mod tests {
     const NOW: i64 = 1_700_000_000;
     const HOUR: i64 = 3600;
 
-    /// A stamp, and when the entry was really used last.
+    /// A stamp, and the true time of the last use.
     #[derive(Clone, Copy)]
     struct Used {
         stamp: Stamp,
@@ -143,7 +144,7 @@ mod tests {
         }
     }
 
-    /// Time passes, and aging comes by each hour or, where nothing ran meanwhile, once at the end.
+    /// Lets time pass. Aging runs each hour or, if nothing ran meanwhile, once at the end.
     fn pass(all: &mut [Used], now: &mut i64, seconds: i64, each: i64) {
         let end = *now + seconds;
         while *now < end {
@@ -155,7 +156,7 @@ mod tests {
     #[derive(Debug, Clone)]
     enum Step {
         Use(usize),
-        /// As RESTORE has it.
+        /// As with RESTORE.
         SetIdle(usize, u64),
         Pass(i64),
         Jump(i64),
@@ -191,7 +192,7 @@ mod tests {
                     Step::Jump(seconds) => pass(&mut all, &mut now, seconds, seconds),
                 }
                 all.iter().for_each(|used| used.check(now));
-                // What was used earlier looks so, as far as times are told from each other.
+                // Earlier uses look earlier, as far as times can be distinguished.
                 for (a, b) in all.iter().zip(&all[1..]) {
                     if a.second + 2 * UNIT <= b.second && now - b.second < IDLE_SECONDS_MAX - 2 * UNIT {
                         let [a, b] = [a, b].map(|used| used.stamp.idle_seconds(now * 1000));
@@ -207,7 +208,7 @@ mod tests {
         for seconds in [1, 60, HOUR] {
             assert_eq!(Stamp::at(NOW * 1000).idle_seconds((NOW - seconds) * 1000), 0);
         }
-        // Set back by more than that, it is believed once aging has come by.
+        // If the clock is set back by more, the new time counts after a pass of aging.
         let mut all =
             [Used::at(NOW), Used { stamp: Stamp::of_idle(90_000, NOW * 1000), second: 0 }];
         let back = NOW - 30 * DAY;

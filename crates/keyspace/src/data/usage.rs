@@ -1,42 +1,42 @@
-//! What an entry remembers of its uses, in 19 bits of its handle, and how it is read.
+//! Usage data of an entry for eviction, in 19 bits of its handle.
 //!
 //! | tracking | stamp, 16 bits | uses, 3 bits |
 //! |---|---|---|
 //! | [`Tracking::Time`] | time of the last use, see [`crate::data::stamp`] | nothing |
-//! | [`Tracking::Uses`] | the same | uses since the entry came, up to 6; eviction counts down. 7: see [`ON_DISK`] |
-//! | [`Tracking::Frequency`] | logarithmic counter in the upper byte, period in the lower one | upper bits of the period |
+//! | [`Tracking::Uses`] | same | uses since the entry was added, up to 6; eviction counts down. 7: see [`ON_DISK`] |
+//! | [`Tracking::Frequency`] | logarithmic counter (upper byte), period (lower byte) | upper bits of the period |
 //!
-//! Changing the policy changes what the bits mean: until an entry is used again they are misread,
-//! which only makes the choice of what to evict worse for a while.
+//! After a change of the policy, the bits of an entry are misread until its next use. This only makes the choice of
+//! what to evict worse for a while.
 
 use std::num::NonZeroU32;
 
 use crate::data::stamp::Stamp;
 
-/// The largest number that its 3 bits hold.
+/// Maximum number in the 3 bits.
 pub(crate) const USES_MAX: u8 = 7;
 
-/// The largest number of uses that an entry remembers.
+/// Maximum number of uses that an entry remembers.
 const USES_COUNTED_MAX: u8 = 6;
 
-/// In place of the uses: when the clock hand last came by, the value was on disk only. A search
-/// for values in memory need not look into the entry, which mostly saves a cache miss. A use takes
-/// the mark away; it is a hint, for other trackings have the same bits mean something else.
+/// Mark instead of the uses: at the last pass of the clock hand, the value was only on disk. A search for values in
+/// memory need not read the entry, which mostly saves a cache miss. A use clears the mark. It is only a hint, since
+/// these bits have another meaning under other tracking modes.
 pub(crate) const ON_DISK: u8 = 7;
 
-/// The counter of a key that has just come, as in Redis: a key gets a chance to be used again
-/// before it is the least frequent one.
+/// Initial counter of a new key, as in Redis: a key gets a chance to be used again before it is the least frequently
+/// used one.
 const COUNTER_NEW: u8 = 5;
 
-/// Bits of a period.
+/// Number of bits of a period.
 const PERIOD_BITS: u32 = 11;
 const PERIOD_MASK: u16 = (1 << PERIOD_BITS) - 1;
 
-/// Periods are read as at most so many ago; the rest of the cycle is the future, for threads read the clock at
-/// different moments, and it may be set back.
+/// Maximum age of a period. The rest of the cycle counts as the future, since threads read the clock at different
+/// moments, and it may be set back.
 const PERIODS_BACK: i64 = 3 << (PERIOD_BITS - 2);
 
-/// Aging leaves periods alone that are not longer ago: half of the cycle.
+/// Maximum age of periods that aging leaves unchanged: half of the cycle.
 const PERIODS_KEPT: i64 = 1 << (PERIOD_BITS - 1);
 
 const MINUTE_MS: i64 = 60_000;
@@ -48,14 +48,14 @@ pub(crate) struct Access {
     pub(crate) uses: u8,
 }
 
-/// How a use of an entry is counted.
+/// Policy for counting a use of an entry.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Usage {
-    /// It is not.
+    /// Uses are not counted.
     None,
-    /// By its time, which is all that is kept.
+    /// Only the time of the last use is stored.
     Stamp,
-    /// As the policy asks for, or so that a rollback can take it back.
+    /// The use is tracked as the policy requires, or so that a rollback can revert it.
     Tracked,
 }
 
@@ -64,36 +64,36 @@ impl Usage {
         if tracking == Tracking::Time { Self::Stamp } else { Self::Tracked }
     }
 
-    /// The same where a rollback takes it back.
+    /// Returns the policy for use under an undo log, which reverts uses in a rollback.
     pub(crate) fn undoable(self) -> Self {
         if self == Self::None { Self::None } else { Self::Tracked }
     }
 }
 
-/// What is kept of the uses of an entry.
+/// Kind of usage data that an entry keeps.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Tracking {
-    /// When it was last used.
+    /// Time of the last use.
     Time,
-    /// That, and whether it has been used repeatedly.
+    /// Time of the last use, and number of repeated uses.
     Uses,
-    /// How often it is used.
+    /// Frequency of use.
     Frequency,
 }
 
 impl Access {
-    /// Of an entry that is used once more.
+    /// Returns the data of an entry after one more use.
     #[inline]
     pub(crate) fn used_again(self, stamp: Stamp) -> Self {
         Self { stamp, uses: (self.uses + 1).min(USES_COUNTED_MAX) }
     }
 
-    /// How little is lost with an entry that is tracked by its uses: the less the number, the less.
+    /// Rank of an entry that is tracked by its uses: the lower, the better for eviction.
     ///
-    /// What counts first is the number of uses, less one for each doubling of the idle time from a
-    /// minute on: what was popular yesterday does not stay for that. Among equals the idle time
-    /// decides in steps of a factor of four, so that what has just come is spared, and otherwise
-    /// chance, which measured better than strict order (docs/decisions/0010-eviction.md).
+    /// The number of uses comes first, reduced by one for each doubling of the idle time beyond a minute, so that
+    /// formerly popular keys do not stay forever. Among equals the idle time decides, in steps of a factor of four,
+    /// so that new keys are spared. Otherwise chance decides, which measured better than strict order
+    /// (docs/decisions/0010-eviction.md).
     #[inline]
     pub(crate) fn warmth(self, now_ms: i64) -> u32 {
         let idle = self.stamp.idle_seconds(now_ms);
@@ -106,12 +106,12 @@ fn bits_of(number: u32) -> u32 {
     u32::BITS - number.leading_zeros()
 }
 
-/// How frequencies are counted.
+/// Tuning of the frequency counters.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct FrequencyTuning {
-    /// How many uses it takes to count up: with 10, a million bring a counter to 255.
+    /// Scale of the uses needed per increment: with 10, a million uses bring a counter to 255.
     pub log_factor: u32,
-    /// Minutes after which a counter that was not used goes down by one; `None` for never.
+    /// Minutes after which an unused counter decreases by one; `None` for never.
     pub decay_minutes: Option<NonZeroU32>,
 }
 
@@ -122,19 +122,19 @@ impl Default for FrequencyTuning {
 }
 
 impl FrequencyTuning {
-    /// The number of the period of a moment.
+    /// Returns the number of the period at a moment.
     fn period_number(&self, now_ms: i64) -> i64 {
         let minutes = self.decay_minutes.map_or(1, NonZeroU32::get);
         now_ms / MINUTE_MS / i64::from(minutes)
     }
 
-    /// The same as far as an entry can keep it.
+    /// Returns the low bits of that number, which an entry can store.
     fn period(&self, now_ms: i64) -> u16 {
         self.period_number(now_ms) as u16 & PERIOD_MASK
     }
 }
 
-/// How often an entry is used: the meaning of an [`Access`] under [`Tracking::Frequency`].
+/// Frequency of use of an entry: the meaning of an [`Access`] under [`Tracking::Frequency`].
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Frequency {
     counter: u8,
@@ -142,7 +142,7 @@ pub(crate) struct Frequency {
 }
 
 impl Frequency {
-    /// Of a new entry.
+    /// Returns the frequency of a new entry.
     pub(crate) fn new(tuning: &FrequencyTuning, now_ms: i64) -> Self {
         Self::with_counter(COUNTER_NEW, tuning, now_ms)
     }
@@ -164,13 +164,13 @@ impl Frequency {
         Access { stamp, uses: high }
     }
 
-    /// The counter now: one less for each period since the last use.
+    /// Returns the counter now: one less for each period since the last use.
     #[inline]
     pub(crate) fn counter(self, tuning: &FrequencyTuning, now_ms: i64) -> u8 {
         self.decayed(tuning, self.periods_since(tuning, now_ms))
     }
 
-    /// The counter after so many periods.
+    /// Returns the counter after so many periods.
     fn decayed(self, tuning: &FrequencyTuning, periods: i64) -> u8 {
         match tuning.decay_minutes {
             Some(_) => self.counter.saturating_sub(periods.clamp(0, u8::MAX.into()) as u8),
@@ -178,15 +178,15 @@ impl Frequency {
         }
     }
 
-    /// Periods since the last use; negative when that is in the future.
+    /// Returns the periods since the last use; negative if that is in the future.
     fn periods_since(self, tuning: &FrequencyTuning, now_ms: i64) -> i64 {
         let periods = i64::from(tuning.period(now_ms).wrapping_sub(self.period) & PERIOD_MASK);
         if periods > PERIODS_BACK { periods - (1 << PERIOD_BITS) } else { periods }
     }
 
-    /// What becomes of it when aging comes by, after it came by at `before_ms`: it says the same, until aging
-    /// comes by again. Otherwise periods would come round, after 34 hours by default, and what was popular
-    /// before would be so again.
+    /// Returns the frequency after a pass of aging; the previous pass was at `before_ms`. Its meaning stays the same
+    /// until the next pass. Without aging, periods would wrap around, after 34 hours by default, and formerly popular
+    /// keys would seem popular again.
     pub(crate) fn aged(self, tuning: &FrequencyTuning, before_ms: i64, now_ms: i64) -> Self {
         let between = tuning.period_number(now_ms) - tuning.period_number(before_ms);
         let periods = self.periods_since(tuning, before_ms) + between;
@@ -196,7 +196,7 @@ impl Frequency {
         Self::with_counter(self.decayed(tuning, periods), tuning, now_ms)
     }
 
-    /// Counts a use. The higher the counter, the less likely it goes up; `random` decides.
+    /// Counts a use. The higher the counter, the less likely it increases; `random` decides.
     pub(crate) fn used(self, tuning: &FrequencyTuning, now_ms: i64, random: u64) -> Self {
         let counter = self.counter(tuning, now_ms);
         let above = f64::from(counter.saturating_sub(COUNTER_NEW));
@@ -257,7 +257,7 @@ mod tests {
         assert!(warmth(500, 1) < warmth(0, 0));
         assert!(warmth(4, 0) < warmth(0, 0));
         assert_eq!(warmth(20_000, 7) >> 8, 0);
-        // Half a year is colder than a day, and that than an hour.
+        // Half a year is colder than a day, and a day colder than an hour.
         assert!(warmth(180 * 86_400, 0) < warmth(86_400, 0));
         assert!(warmth(86_400, 0) < warmth(3600, 0));
     }

@@ -1,4 +1,4 @@
-//! Values as a reader sees them.
+//! Values for readers.
 
 use std::marker::PhantomData;
 use std::ops::{Deref, Range};
@@ -11,15 +11,15 @@ use tierce_collections::{
 
 use crate::data::collections::BorrowGuard;
 
-/// Strings of this many bytes and more have an allocation of their own, so that a reply can send
-/// them by reference and so that an append does not copy them each time. At this size a copy costs
-/// about what the indirection and the reference counting of a send by reference cost.
+/// Minimum length of strings with their own allocation, so that a reply can send them by reference
+/// and an append does not copy them each time. At this size a copy costs about as much as the
+/// indirection and reference counting of a send by reference.
 pub const BLOB_LEN_MIN: usize = 16 * 1024;
 
-/// What `Arc<Vec<u8>>` allocates besides the bytes: two counts and the vector's three words.
+/// Bytes that `Arc<Vec<u8>>` allocates in addition: two counts and the vector's three words.
 const BLOB_HEAD_BYTES: usize = size_class(5 * size_of::<usize>());
 
-/// The longest string that OBJECT ENCODING calls `embstr`, as clients of Redis expect.
+/// Maximum length of a string that OBJECT ENCODING reports as `embstr`, as Redis clients expect.
 pub(crate) const EMBSTR_LEN_MAX: usize = 44;
 
 /// A value of any type, borrowed from its shard.
@@ -41,7 +41,7 @@ pub enum ValueType {
 }
 
 impl ValueType {
-    /// The name TYPE replies with.
+    /// Returns the name that TYPE reports.
     pub fn name(self) -> &'static str {
         match self {
             ValueType::String => "string",
@@ -53,7 +53,7 @@ impl ValueType {
 /// A string as it is stored, borrowed from its shard.
 #[derive(Debug, Clone, Copy)]
 pub enum StrView<'a> {
-    /// The bytes, beside their key.
+    /// Bytes, next to their key.
     Bytes(&'a [u8]),
     /// An integer; the string is its decimal text.
     Int(i64),
@@ -62,7 +62,7 @@ pub enum StrView<'a> {
 }
 
 impl<'a> StrView<'a> {
-    /// The length of the string in bytes.
+    /// Returns the length of the string in bytes.
     #[inline]
     #[expect(clippy::len_without_is_empty, reason = "not needed; an empty value is a value")]
     pub fn len(&self) -> usize {
@@ -73,7 +73,7 @@ impl<'a> StrView<'a> {
         }
     }
 
-    /// The bytes, for which an integer is written into `scratch`.
+    /// Returns the bytes; an integer is written into `scratch`.
     #[inline]
     pub fn bytes<'s>(&self, scratch: &'s mut IntText) -> &'s [u8]
     where
@@ -92,12 +92,12 @@ impl<'a> StrView<'a> {
         out.extend_from_slice(self.bytes(&mut IntText::new()));
     }
 
-    /// A copy of the bytes.
+    /// Returns a copy of the bytes.
     pub fn to_vec(&self) -> Vec<u8> {
         self.bytes(&mut IntText::new()).to_vec()
     }
 
-    /// The string as an integer, if it is the canonical text of one.
+    /// Returns the string as an integer, if it is the canonical text of one.
     #[inline]
     pub fn as_int(&self) -> Option<i64> {
         match self {
@@ -110,12 +110,13 @@ impl<'a> StrView<'a> {
 
 /// A large string: bytes behind a reference count.
 ///
-/// Borrowing costs nothing; [`Blob::to_arc`] takes a count of its own, with which the bytes may
-/// outlive the lock. A modification of the value then leaves the shared bytes alone and copies.
+/// Borrowing costs nothing. [`Blob::to_arc`] takes a reference count, with which the bytes may
+/// outlive the lock. A modification of the value then copies, and leaves the shared bytes
+/// unchanged.
 #[derive(Clone, Copy)]
 pub struct Blob<'a> {
-    /// From `Arc::into_raw`. A reference would not do: it may only be used for the vector, and not
-    /// for the counts before it.
+    /// From `Arc::into_raw`. A reference would not do: it may only access the vector, not the
+    /// counts before it.
     pointer: NonNull<Vec<u8>>,
     owner: PhantomData<&'a Arc<Vec<u8>>>,
 }
@@ -124,7 +125,7 @@ impl<'a> Blob<'a> {
     /// # Safety
     ///
     /// `pointer` must come from `Arc::into_raw` of an `Arc` whose count is kept, and which is not
-    /// modified, as long as `'a` lasts.
+    /// modified, during `'a`.
     #[inline]
     pub(crate) unsafe fn from_raw(pointer: NonNull<Vec<u8>>) -> Self {
         Self { pointer, owner: PhantomData }
@@ -132,21 +133,22 @@ impl<'a> Blob<'a> {
 
     #[inline]
     fn vec(self) -> &'a Vec<u8> {
-        // SAFETY: `from_raw` was promised that the vector lives and rests during `'a`.
+        // SAFETY: the caller of `from_raw` guarantees that the vector lives and does not change
+        // during `'a`.
         unsafe { self.pointer.as_ref() }
     }
 
-    /// The bytes.
+    /// Returns the bytes.
     #[inline]
     pub fn get(self) -> &'a [u8] {
         self.vec()
     }
 
-    /// A count of its own on the bytes.
+    /// Returns a new reference to the bytes.
     #[must_use]
     pub fn to_arc(self) -> Arc<Vec<u8>> {
-        // SAFETY: `from_raw` was promised a pointer of `Arc::into_raw` whose count is kept during
-        // `'a`; the `Arc` made here owns the count added here.
+        // SAFETY: the caller of `from_raw` guarantees a pointer of `Arc::into_raw` whose count is
+        // kept during `'a`; the `Arc` made here owns the count added here.
         unsafe {
             Arc::increment_strong_count(self.pointer.as_ptr());
             Arc::from_raw(self.pointer.as_ptr())
@@ -169,13 +171,13 @@ impl std::fmt::Debug for Blob<'_> {
     }
 }
 
-/// The memory of a blob as the allocator counts it.
+/// Returns the memory of a blob as the allocator counts it.
 pub(crate) fn blob_bytes(bytes: &Vec<u8>) -> usize {
     BLOB_HEAD_BYTES + size_class(bytes.capacity())
 }
 
-/// The part of a string of `len` bytes between `start` and `end`, both inclusive and counted from
-/// the end where negative, cut to what there is: the rule of GETRANGE.
+/// Returns the range of a string of `len` bytes between `start` and `end`, both inclusive and
+/// negative from the end, clamped to the string: the rule of GETRANGE.
 ///
 /// ```
 /// use tierce_keyspace::range_of;

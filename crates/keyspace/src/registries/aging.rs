@@ -4,36 +4,36 @@ use std::sync::atomic::{AtomicI64, Ordering::Relaxed};
 
 use parking_lot::Mutex;
 
-/// Between two rounds.
+/// Time between two rounds.
 pub(crate) const EVERY_MS: i64 = 3_600_000;
 
-/// A clock that is so much behind the last round was set back.
+/// If the clock is this much before the last round, it was set back.
 const SET_BACK_MS: i64 = 60_000;
 
 /// No round yet.
 pub(crate) const NEVER: i64 = i64::MIN;
 
-/// When the last complete round began, and how far the present one is.
+/// Beginning of the last complete round, and progress of the present one.
 #[derive(Debug)]
 pub(crate) struct Aging {
     pub(crate) before_ms: AtomicI64,
-    /// Lock order: before any shard. A thread that holds a shard never takes it.
+    /// Lock order: before any shard. A thread with a locked shard never takes it.
     pub(crate) round: Mutex<Option<Round>>,
 }
 
-/// Where a round continues.
+/// Position at which a round continues.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Round {
     pub(crate) began_ms: i64,
     pub(crate) shard: usize,
     pub(crate) db: usize,
     pub(crate) cursor: u64,
-    /// Counts the times that the shard was busy.
+    /// Number of times that the shard was busy.
     pub(crate) tries: u32,
 }
 
 impl Round {
-    /// One that goes on with the first entry of a shard.
+    /// Returns a round that continues with the first entry of a shard.
     pub(crate) fn at_shard(shard: usize, began_ms: i64) -> Self {
         Self { began_ms, shard, db: 0, cursor: 0, tries: 0 }
     }
@@ -46,7 +46,7 @@ impl Default for Aging {
 }
 
 impl Aging {
-    /// Milliseconds until the next round is due; 0 if it is, or is not complete.
+    /// Returns the milliseconds until the next round; 0 if one is due or incomplete.
     pub(crate) fn due_in_ms(&self, now_ms: i64) -> i64 {
         match self.before_ms.load(Relaxed) {
             NEVER => 0,

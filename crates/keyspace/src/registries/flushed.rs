@@ -12,12 +12,11 @@ use crate::data::key::KeyHasher;
 use crate::data::shard_db::{ShardDb, ShardDbs};
 use crate::registries::lazy_free::LAZY_FREE_BYTES_MIN;
 
-/// The table of a database that was emptied. Dropping it frees its entries, and releases what they have
-/// on disk.
+/// Table of a database that was emptied. Dropping it frees its entries, and releases their locations on disk.
 #[derive(Debug)]
 pub(crate) struct Flushed {
     table: Table<Entry>,
-    /// The store, if there may be anything to release.
+    /// The store, if there may be locations to release.
     pub(crate) store: Option<Arc<ColdStore>>,
 }
 
@@ -46,7 +45,7 @@ impl Flushed {
         Self { table: db.table, store }
     }
 
-    /// Takes out an entry that is to be freed elsewhere, and releases what it has on disk.
+    /// Takes out an entry to be freed elsewhere, and releases its location on disk.
     pub(crate) fn take(
         &mut self,
         hash: u64,
@@ -60,7 +59,7 @@ impl Flushed {
         Some(entry)
     }
 
-    /// Frees everything but large values, which `keep` gets.
+    /// Frees everything but large values, which are passed to `keep`.
     pub(crate) fn free_all_but_large(mut self, keep: &mut impl FnMut(Entry)) {
         for entry in mem::take(&mut self.table) {
             if let (Some(store), Some(location)) = (&self.store, entry.location()) {
@@ -73,8 +72,8 @@ impl Flushed {
     }
 }
 
-/// All databases of a shard that was emptied as a whole. Under the locks none of them is looked at: their tables are
-/// many and cold.
+/// All databases of a shard that was emptied as a whole. They are not accessed under the locks: their tables are many
+/// and cold.
 #[derive(Debug)]
 pub(crate) struct FlushedShard {
     pub(crate) dbs: ShardDbs,
@@ -82,7 +81,7 @@ pub(crate) struct FlushedShard {
 }
 
 impl FlushedShard {
-    /// Takes out the tables of some databases; all others are freed where they are.
+    /// Takes out the tables of some databases; all others are freed here.
     fn take_tables(&mut self, of: impl Fn(&ShardDb) -> bool) -> impl Iterator<Item = Flushed> {
         let dbs = self.dbs.iter_mut().filter(move |db| of(db));
         dbs.map(|db| Flushed::new(self.store.as_ref(), mem::take(db)))
@@ -103,11 +102,11 @@ impl Drop for FlushedShard {
     }
 }
 
-/// What a flush removed. Dropping it frees that.
+/// Data that a flush removed. Dropping it frees them.
 #[derive(Debug, Default)]
 pub(crate) struct FlushedData {
     pub(crate) shards: Vec<FlushedShard>,
-    /// Of databases that did not leave with their whole shard.
+    /// Tables of databases that were flushed individually.
     pub(crate) tables: Vec<Flushed>,
     pub(crate) bytes: usize,
 }
@@ -134,10 +133,10 @@ impl FlushedData {
     }
 }
 
-/// Which thread frees what a flush removes.
+/// Thread that frees flushed data.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Freeing {
-    /// The caller, before the call returns; but the reaper, if there is one, frees values that are large.
+    /// The caller, before the call returns. The reaper, if there is one, still frees large values.
     Now,
     /// The reaper, if there is one.
     Later,

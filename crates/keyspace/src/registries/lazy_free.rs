@@ -1,7 +1,7 @@
-//! Removed values that are too large to be freed by the thread that removed them.
+//! Removed values that are too large to be freed by the removing thread.
 //!
-//! The queue is bounded. When it is full, or when no reaper runs, the removing thread frees the
-//! value at once: slower, but memory stays bounded.
+//! The queue is bounded. When it is full, or when no reaper runs, the removing thread frees the value at once. This
+//! is slower, but memory stays bounded.
 
 use std::collections::VecDeque;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -12,20 +12,19 @@ use crate::data::entry::{Entry, OutOfLine};
 use crate::registries::cached::CachedKeys;
 use crate::registries::flushed::{FlushedData, Freeing};
 
-/// Entries of this size and more are left to the reaper. Freeing less costs about as much as
-/// waking it.
+/// Minimum size of entries for the reaper. Freeing less costs about as much as waking it.
 pub(crate) const LAZY_FREE_BYTES_MIN: usize = 64 * 1024;
 
-/// At most this many items wait.
+/// Maximum number of waiting items.
 const ITEMS_MAX: usize = 1024;
 
 #[derive(Debug)]
 pub(crate) enum LazyFreeItem {
     /// One large value.
     Entry(Entry),
-    /// A flushed database, and if that was to be freed by the reaper anyway.
+    /// Flushed data, and the thread that was asked to free them.
     Flushed(FlushedData, Freeing),
-    /// What was known of cached keys when all of them changed.
+    /// Tables of cached keys, after all keys changed.
     Cached(Vec<CachedKeys>),
     /// A large value that was overwritten.
     OutOfLine(OutOfLine),
@@ -47,19 +46,19 @@ impl LazyFreeItem {
 pub(crate) struct LazyFreeQueue {
     queue: Mutex<Queue>,
     bytes: AtomicU64,
-    /// Items that were queued and are freed, but for those of a flush that asked for something else.
+    /// Number of items that were queued and freed, except for those of a flush with `Freeing::Now`.
     freed: AtomicU64,
 }
 
 #[derive(Debug, Default)]
 struct Queue {
     items: VecDeque<LazyFreeItem>,
-    /// Whether a thread empties the queue.
+    /// True while a thread empties the queue.
     is_collected: bool,
 }
 
 impl LazyFreeQueue {
-    /// Leaves an item to the reaper, or frees it here.
+    /// Queues an item for the reaper, or frees it here.
     pub(crate) fn push(&self, item: LazyFreeItem) -> Fate {
         let bytes = item.bytes();
         let mut queue = self.queue.lock();
@@ -85,7 +84,7 @@ impl LazyFreeQueue {
         true
     }
 
-    /// How many items were queued and are freed.
+    /// Returns the number of items that were queued and freed.
     pub(crate) fn freed(&self) -> u64 {
         self.freed.load(Ordering::Relaxed)
     }
@@ -94,29 +93,29 @@ impl LazyFreeQueue {
         self.queue.lock().items.is_empty()
     }
 
-    /// How many items wait.
+    /// Returns the number of waiting items.
     pub(crate) fn items(&self) -> usize {
         self.queue.lock().items.len()
     }
 
-    /// Bytes that wait.
+    /// Returns the bytes of waiting items.
     pub(crate) fn bytes(&self) -> u64 {
         self.bytes.load(Ordering::Relaxed)
     }
 
-    /// From now on items are kept for [`LazyFreeQueue::free_one`].
+    /// Queues items for [`LazyFreeQueue::free_one`] from now on.
     pub(crate) fn begin_collecting(&self) {
         self.queue.lock().is_collected = true;
     }
 
-    /// From now on items are freed by the thread that brings them. Returns after freeing those that wait.
+    /// Stops queuing: threads free their own items from now on. Frees the waiting ones before it returns.
     pub(crate) fn end_collecting(&self) {
         self.queue.lock().is_collected = false;
         while self.free_one() {}
     }
 }
 
-/// What became of an item.
+/// Result of queuing an item.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Fate {
     /// It is freed.

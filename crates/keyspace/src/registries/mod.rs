@@ -1,6 +1,5 @@
-//! State that the shards and the keyspace keep for others: who waits for keys and who watches them, what clients have
-//! cached, which shards are busy, the snapshot in progress, what waits to be freed, figures and limits. None of it knows
-//! the keyspace.
+//! State that the shards and the keyspace keep for other modules: waiters and watchers, cached keys, busy shards, the
+//! running snapshot, lazy freeing, figures and limits. This module does not know the keyspace.
 
 pub(crate) mod aging;
 pub(crate) mod busy;

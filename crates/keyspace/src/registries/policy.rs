@@ -1,40 +1,40 @@
-//! Which keys or values leave memory when it runs short: Redis' policies, and `spill`.
+//! Policies for evicting keys or values when memory runs short: those of Redis, and `spill`.
 
 use crate::data::usage::Tracking;
 
-/// See [`Policy::name`].
+/// Eviction policy; see [`Policy::name`].
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Default)]
 #[repr(u8)]
 pub enum Policy {
-    /// None: writes have to fail.
+    /// Evicts nothing: writes fail.
     #[default]
     Noeviction,
-    /// Any key that was not used for long.
+    /// Evicts the least recently used keys.
     AllkeysLru,
-    /// Any key that is seldom used.
+    /// Evicts the least frequently used keys.
     AllkeysLfu,
-    /// Any key.
+    /// Evicts random keys.
     AllkeysRandom,
-    /// A key with a deadline that was not used for long.
+    /// Evicts the least recently used keys with a deadline.
     VolatileLru,
-    /// A key with a deadline that is seldom used.
+    /// Evicts the least frequently used keys with a deadline.
     VolatileLfu,
-    /// Any key with a deadline.
+    /// Evicts random keys with a deadline.
     VolatileRandom,
-    /// The key with the nearest deadline.
+    /// Evicts the keys with the nearest deadlines.
     VolatileTtl,
-    /// None: values that were not used for long go to disk.
+    /// Evicts no keys; the least recently used values go to disk.
     Spill,
 }
 
-/// Which keys may go at all.
+/// Keys that may be evicted.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Scope {
     All,
     Volatile,
 }
 
-/// By what the coldest key is found.
+/// Criterion for the coldest key.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Measure {
     Uses,
@@ -42,7 +42,7 @@ pub(crate) enum Measure {
     Chance,
 }
 
-/// How a key to evict is found.
+/// Search for a key to evict.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Search {
     Coldest(Scope, Measure),
@@ -50,7 +50,7 @@ pub(crate) enum Search {
 }
 
 impl Policy {
-    /// All policies; the place of each is its number.
+    /// All policies; the number of each is its index.
     pub const ALL: [Self; 9] = [
         Self::Noeviction,
         Self::AllkeysLru,
@@ -63,7 +63,7 @@ impl Policy {
         Self::Spill,
     ];
 
-    /// The name in the configuration.
+    /// Returns the name in the configuration.
     pub const fn name(self) -> &'static str {
         match self {
             Self::Noeviction => "noeviction",
@@ -78,12 +78,12 @@ impl Policy {
         }
     }
 
-    /// The policy of this name.
+    /// Returns the policy of this name.
     pub fn named(name: &str) -> Option<Self> {
         Self::ALL.into_iter().find(|policy| policy.name() == name)
     }
 
-    /// Whether the uses of keys are counted as frequencies, and their idle time is not known.
+    /// Returns true if uses are counted as frequencies, so that idle times are not known.
     pub const fn counts_frequency(self) -> bool {
         matches!(self, Self::AllkeysLfu | Self::VolatileLfu)
     }
@@ -99,7 +99,7 @@ impl Policy {
     pub(crate) fn search(self) -> Option<Search> {
         use {Measure::*, Scope::*};
         Some(match self {
-            // Spilling removes no key, and is done elsewhere: see `crate::services::spill`.
+            // Spilling removes no key; `crate::services::spill` does it.
             Self::Noeviction | Self::Spill => return None,
             Self::AllkeysLru => Search::Coldest(All, Uses),
             Self::AllkeysLfu => Search::Coldest(All, Frequency),

@@ -1,13 +1,13 @@
-//! The memory limit, and how near it is.
+//! The memory limit, and the memory that counts against it.
 //!
-//! Each shard counts its bytes exactly. Adding them all up for each write would cost more than the
-//! write, so a shard updates a common sum when its size has changed by a [`Pressure::step`]. The sum is
-//! off by at most a step for each shard, [`INEXACTNESS`] of the limit in all. Without a limit there are
-//! no updates, and the cost is one comparison.
+//! Each shard counts its bytes exactly. Adding them all up for each write would cost more than the write. So a shard
+//! updates a common sum when its size has changed by a [`Pressure::step`]. The error of the sum is at most a step for
+//! each shard, in total 1/[`INEXACTNESS`] of the limit. Without a limit there are no updates, and the cost is one
+//! comparison.
 //!
-//! It counts what eviction can free: entries, index and deadlines, and what is known of their readers for client-side
-//! caching, which is forgotten with them. It also counts the code that clients keep, so that it cannot be registered
-//! without end. It counts neither connection buffers nor removed values that wait for the reaper.
+//! The sum includes memory that eviction can free: entries, index, deadlines, and the readers for client-side
+//! caching, which are forgotten with their keys. It also includes the code that clients store, so that they cannot
+//! store it without limit. It includes neither connection buffers nor removed values that wait for the reaper.
 
 use std::num::NonZeroU32;
 use std::sync::atomic::{
@@ -17,22 +17,22 @@ use std::sync::atomic::{
 use crate::data::usage::{FrequencyTuning, Tracking};
 use crate::registries::policy::Policy;
 
-/// The sum is off by at most one part in this many of the limit.
+/// The maximum error of the sum is the limit divided by this number.
 const INEXACTNESS: u64 = 256;
 
-/// The step of a limit that is so large that more exactness is not needed.
+/// Maximum step, for limits so large that more exactness is not needed.
 const STEP_MAX: u64 = 64 * 1024;
 
-/// What happens when memory runs short.
+/// Policy for when memory runs short.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Eviction {
-    /// Bytes of entries, index, deadlines and cached keys at most; 0 is no limit.
+    /// Maximum bytes of entries, index, deadlines and cached keys; 0 is no limit.
     pub limit_bytes: u64,
-    /// Which keys go.
+    /// Policy that selects keys.
     pub policy: Policy,
-    /// The thoroughness of the search for the right key; see [`evict`](crate::evict).
+    /// Thoroughness of the search for a key; see [`evict`](crate::evict).
     pub samples: u32,
-    /// How frequencies are counted.
+    /// Tuning of the frequency counters.
     pub frequency: FrequencyTuning,
 }
 
@@ -47,8 +47,8 @@ impl Default for Eviction {
     }
 }
 
-/// An [`Eviction`] in parts that can be read at any time, and the sum. All are relaxed: each stands
-/// for itself, and a reader of an old one evicts a key too many or too few.
+/// An [`Eviction`] in atomic parts, and the sum. All are relaxed: each is independent, and a reader of an old value
+/// evicts a key too many or too few.
 #[derive(Debug)]
 pub(crate) struct Pressure {
     /// The limit; `u64::MAX` if there is none.
@@ -61,19 +61,18 @@ pub(crate) struct Pressure {
     sum: Sum,
 }
 
-/// What changes all the time, away from what hardly does.
+/// Frequently changed fields, separate from those that rarely change.
 #[derive(Debug)]
 #[repr(align(128))]
 struct Sum {
-    /// Bytes that the keyspace takes without keys, and those that shards have told.
+    /// Bytes of the empty keyspace, and those that shards have reported.
     bytes: AtomicI64,
     /// Counts evictions, to take turns among the shards.
     turn: AtomicUsize,
 }
 
 impl Pressure {
-    /// A keyspace without keys counts as `empty_bytes`, so that a limit below it refuses the first write as well, as in
-    /// Redis.
+    /// An empty keyspace counts as `empty_bytes`, so that a limit below it refuses even the first write, as in Redis.
     pub(crate) fn new(empty_bytes: usize) -> Self {
         let pressure = Self {
             limit_bytes: AtomicU64::new(u64::MAX),
@@ -117,7 +116,7 @@ impl Pressure {
         Policy::ALL[usize::from(self.policy.load(Relaxed))]
     }
 
-    /// That of the policy, found at once: each batch asks for it.
+    /// Returns the tracking mode of the policy. Fast, since each batch asks for it.
     #[inline]
     pub(crate) fn tracking(&self) -> Tracking {
         const OF_POLICIES: [Tracking; Policy::ALL.len()] = {
@@ -139,25 +138,25 @@ impl Pressure {
         }
     }
 
-    /// By how many bytes a shard may be off before it reports; `u64::MAX` without a limit.
+    /// Returns the change in bytes at which a shard reports; `u64::MAX` without a limit.
     #[inline]
     pub(crate) fn step(&self) -> u64 {
         self.step.load(Relaxed)
     }
 
-    /// A shard has this many bytes more than it last reported.
+    /// Adds the change in bytes since a shard's last report.
     pub(crate) fn tell(&self, more: i64) {
         self.sum.bytes.fetch_add(more, Relaxed);
     }
 
-    /// The sum of what all shards have reported, and what the keyspace takes without keys.
+    /// Returns the sum of the shards' reports and of the empty keyspace.
     #[inline]
     pub(crate) fn used_bytes(&self) -> u64 {
-        // Two shards may tell in another order than things happened.
+        // Reports of two shards may arrive in another order than their changes.
         self.sum.bytes.load(Relaxed).max(0) as u64
     }
 
-    /// Bytes up to the limit.
+    /// Returns the bytes left up to the limit.
     pub(crate) fn room_bytes(&self) -> u64 {
         self.limit_bytes.load(Relaxed).saturating_sub(self.used_bytes())
     }
@@ -172,13 +171,13 @@ impl Pressure {
         self.is_exceeded_with(0)
     }
 
-    /// True if it would be with so many bytes more.
+    /// Returns true if the limit would be exceeded with so many bytes more.
     #[inline]
     pub(crate) fn is_exceeded_with(&self, bytes: u64) -> bool {
         self.used_bytes().saturating_add(bytes) > self.limit_bytes.load(Relaxed)
     }
 
-    /// A number that is another one each time.
+    /// Returns a different number each time.
     pub(crate) fn turn(&self) -> usize {
         self.sum.turn.fetch_add(1, Relaxed)
     }

@@ -1,10 +1,9 @@
 //! Wakes the reaper.
 //!
-//! A thread that sets a deadline earlier than the end of the reaper's sleep has to wake the reaper,
-//! and one that sets any other deadline must not pay for it. Neither may be missed: the reaper announces the
-//! time and then looks at the deadlines once more; the others publish their deadline and then look
-//! at the announced time. With a sequentially consistent fence between the two steps on both sides,
-//! at least one of them sees the other.
+//! A thread that sets a deadline before the end of the reaper's sleep must wake the reaper, and other deadlines must
+//! cost nothing. No deadline may be missed. The reaper announces the end of its sleep and then checks the deadlines
+//! once more; a writer publishes its deadline and then checks the announced time. With a sequentially consistent
+//! fence between the two steps on both sides, at least one of them sees the other.
 
 use std::sync::atomic::{AtomicI64, Ordering, fence};
 use std::time::Duration;
@@ -13,12 +12,12 @@ use parking_lot::Mutex;
 
 use crate::interleaving::Condvar;
 
-/// The reaper is not asleep, so it need not be woken.
+/// The reaper is awake, so nobody needs to wake it.
 const AWAKE: i64 = i64::MIN;
 
 #[derive(Debug)]
 pub(crate) struct ReaperWakeup {
-    /// When the reaper will wake by itself, or [`AWAKE`].
+    /// Time when the reaper wakes by itself, or [`AWAKE`].
     sleeps_until_ms: AtomicI64,
     notified: Mutex<bool>,
     changed: Condvar,
@@ -35,7 +34,7 @@ impl Default for ReaperWakeup {
 }
 
 impl ReaperWakeup {
-    /// A deadline was published. Wakes the reaper if that sleeps longer.
+    /// Wakes the reaper if it would sleep beyond a deadline, which was just published.
     #[inline]
     pub(crate) fn deadline_published(&self, deadline_ms: i64) {
         fence(Ordering::SeqCst);
@@ -44,7 +43,7 @@ impl ReaperWakeup {
         }
     }
 
-    /// Wakes the reaper, or keeps it from falling asleep.
+    /// Wakes the reaper, or prevents its sleep.
     #[cold]
     pub(crate) fn notify(&self) {
         // The next deadline need not notify again.
@@ -53,14 +52,13 @@ impl ReaperWakeup {
         self.changed.notify_one();
     }
 
-    /// Announces how long the reaper is going to sleep. Afterwards it has to look for earlier
-    /// deadlines once more.
+    /// Announces the end of the reaper's sleep. Afterwards the reaper must check for earlier deadlines once more.
     pub(crate) fn announce_sleep(&self, until_ms: i64) {
         self.sleeps_until_ms.store(until_ms, Ordering::Relaxed);
         fence(Ordering::SeqCst);
     }
 
-    /// Sleeps until notified or `timeout` has passed.
+    /// Sleeps until notified, or until `timeout` has passed.
     pub(crate) fn sleep(&self, timeout: Duration) {
         let mut notified = self.notified.lock();
         if !*notified {
@@ -71,12 +69,12 @@ impl ReaperWakeup {
     }
 }
 
-/// The work that is left, and when to go on with it.
+/// Remaining work, and when to continue it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) enum Left {
     Nothing,
-    /// Some time later, in busy shards: a program may hold them without end.
+    /// Some time later, in busy shards: a script may keep them locked without end.
     Busy,
-    /// At once.
+    /// Immediately.
     Something,
 }

@@ -1,7 +1,7 @@
 //! Statistics that can be read without a lock.
 //!
-//! Each shard has its own, written only by the holder of its lock, so that a plain load and a plain
-//! store suffice. A reader gets sums of values that were each true a moment ago.
+//! Each shard has its own statistics. Only the holder of its lock writes them, so a plain load and a plain store
+//! suffice. A reader gets sums of values that were each correct a moment ago.
 
 use crate::change::interest::ShardInterest;
 use crate::change::version::Versions;
@@ -9,7 +9,7 @@ use crate::data::counter::Counter;
 use crate::data::db_counters::{DEADLINE_UNIT_MS, DbCounters, PerDbCounters};
 use crate::registries::pressure::Pressure;
 
-/// The figures of one shard, those first that ordinary requests change.
+/// Statistics of one shard; those that ordinary requests change come first.
 #[derive(Debug)]
 #[repr(C)]
 pub(crate) struct ShardStats {
@@ -25,24 +25,23 @@ pub(crate) struct ShardStats {
     pub(crate) deadline_bytes: Counter,
     /// Bytes of the table of keys that clients may have cached; see [`crate::registries::cached`].
     pub(crate) cached_bytes: Counter,
-    /// The sum of the four, as the shard last reported it.
+    /// Sum of the four, as of the shard's last report.
     pub(crate) told_bytes: Counter,
     pub(crate) expired: Counter,
     pub(crate) evicted: Counter,
-    /// Keys whose values are on disk only, and the bytes of these.
+    /// Number of keys whose values are only on disk, and the bytes of these.
     pub(crate) spilled_keys: Counter,
     pub(crate) spilled_bytes: Counter,
-    /// Values that came back, and those of them that a command waited for under a lock.
+    /// Number of fetched values, and of those that a command waited for under a lock.
     pub(crate) fetched: Counter,
     pub(crate) fetched_late: Counter,
-    /// Times that a thread found the shard locked, and waited.
+    /// Number of times that a thread found the shard locked, and waited.
     pub(crate) lock_waits: Counter,
-    /// Where the search for the coldest entry continues: a
-    /// [`ClockHand`](crate::services::coldest::ClockHand).
+    /// Position of the search for the coldest entry: a [`ClockHand`](crate::services::coldest::ClockHand).
     pub(crate) clock_hand: Counter,
-    /// Keys that are watched; see [`crate::services::watch`].
+    /// Number of watched keys; see [`crate::services::watch`].
     pub(crate) watched_keys: Counter,
-    /// Keys with waiters, and those of them whose removal ends a wait, too.
+    /// Number of keys with waiters, and of those whose removal also ends a wait.
     pub(crate) awaited_keys: Counter,
     pub(crate) awaited_removals: Counter,
     pub(crate) dbs: PerDbCounters,
@@ -84,26 +83,26 @@ impl ShardStats {
             + self.cached_bytes.get()
     }
 
-    /// Bytes since the shard last reported.
+    /// Returns the change in bytes since the shard's last report.
     fn untold(&self) -> i64 {
         self.bytes().wrapping_sub(self.told_bytes.get()) as i64
     }
 
-    /// Adds the change of size since the last report to the sum. Needs no lock: each report swaps the reported
-    /// size, so concurrent ones add up.
+    /// Adds the change of size since the last report to the sum. Needs no lock: each report swaps the reported size,
+    /// so concurrent reports add up.
     pub(crate) fn tell(&self, pressure: &Pressure) {
         loop {
             let bytes = self.bytes();
             let before = self.told_bytes.swap(bytes);
             pressure.tell(bytes.wrapping_sub(before) as i64);
-            // The size may have changed since it was read: the last report has to be right.
+            // The size may have changed since it was read: the last report must be correct.
             if self.bytes() == bytes {
                 return;
             }
         }
     }
 
-    /// Reports the size, while the shard is locked, if it has moved enough.
+    /// Reports the size, while the shard is locked, if it has changed enough.
     #[inline]
     pub(crate) fn follow_size(&self, pressure: &Pressure) {
         let step = pressure.step();
@@ -119,11 +118,11 @@ impl ShardStats {
 pub struct Stats {
     /// Reads that found their key.
     pub hits: u64,
-    /// Reads that did not.
+    /// Reads of absent keys.
     pub misses: u64,
-    /// Keys removed because their deadline had come.
+    /// Expired keys.
     pub expired: u64,
-    /// Keys removed because memory ran short.
+    /// Evicted keys.
     pub evicted: u64,
     /// Changes to keys.
     pub changes: u64,
@@ -143,7 +142,7 @@ pub struct DbStats {
     pub keys: u64,
     /// Keys with a deadline.
     pub expires: u64,
-    /// The mean time to live of these, give or take a second; 0 without any.
+    /// Mean time to live of these, within a second; 0 without any.
     pub ttl_mean_ms: u64,
 }
 
@@ -186,22 +185,22 @@ pub struct Memory {
     pub deadlines: u64,
     /// Tables of keys that clients may have cached.
     pub cached: u64,
-    /// What is removed already and waits for the reaper to free it.
+    /// Removed data that wait for the reaper to free them.
     pub lazy_free: u64,
-    /// What long commands have copied to compute from.
+    /// Copies that long commands compute from.
     pub copies: u64,
     /// Libraries of functions and named scripts.
     pub code: u64,
 }
 
 impl Memory {
-    /// All of it.
+    /// Returns the sum.
     pub fn total(&self) -> u64 {
         let data = self.entries + self.index + self.deadlines + self.code;
         data + self.cached + self.lazy_free + self.copies
     }
 
-    /// About what a [`Checkpoint`](crate::log::Checkpoint) writes to the log.
+    /// Returns the approximate size of a [`Checkpoint`](crate::log::Checkpoint) in the log.
     pub fn logged(&self) -> u64 {
         self.entries + self.code
     }

@@ -1,10 +1,10 @@
 //! Aging: rewrites the time of last use before it wraps around.
 //!
-//! An entry has few bits for the time of its last use, so old times would wrap and look recent. Once an hour
-//! the reaper therefore visits all entries, a few buckets per lock and a bounded number of locks per turn, and
-//! stores old times in a coarser unit: see [`crate::data::stamp`], and [`Frequency`] for the policies that count uses.
-//! An entry that a round misses, because its table changes or its shard is busy meanwhile, has two more rounds before its
-//! time is misread.
+//! An entry has few bits for the time of its last use, so old times would wrap around and look recent. So once an
+//! hour the reaper visits all entries, a few buckets per lock and a bounded number of locks per turn. It stores old
+//! times in a coarser unit: see [`crate::data::stamp`], and [`Frequency`] for policies that count uses. A round may
+//! miss an entry because its table changes or its shard is busy meanwhile. Such an entry has two more rounds before
+//! its time is misread.
 
 use std::sync::atomic::Ordering::Relaxed;
 
@@ -15,17 +15,17 @@ use crate::registries::aging::{NEVER, Round};
 use crate::registries::pressure::Eviction;
 use crate::registries::reaper_wakeup::Left;
 
-/// This many buckets are looked at under one lock: some microseconds.
+/// Number of buckets visited under one lock: some microseconds.
 const BUCKETS_PER_LOCK: usize = 64;
 
-/// This many times the lock is taken in one step: a fraction of a millisecond.
+/// Number of times that a step takes the lock: a fraction of a millisecond.
 const LOCKS_PER_STEP: usize = 32;
 
-/// A shard that is busy so often, for some seconds, is left out.
+/// Number of attempts, some seconds, after which a busy shard is skipped.
 const TRIES_MAX: u32 = 500;
 
-/// Ages all entries if the last round is an hour old, so that no stamp wraps around and looks recent; up to a shard that
-/// is busy. The [`Reaper`](crate::Reaper) does this; call it where there is none. Releases the lock of a shard after every
+/// Ages all entries if the last round is an hour old, so that no stamp wraps around and looks recent. Stops at a busy
+/// shard. The [`Reaper`](crate::Reaper) does this; call it without a reaper. Releases the lock of a shard after every
 /// few keys.
 ///
 /// # Panics
@@ -35,7 +35,7 @@ pub fn age_uses(locks: &mut ShardLocks<'_>, now_ms: i64) {
     while age_some(locks, now_ms) == Left::Something {}
 }
 
-/// A step of a round, if one is due.
+/// Does a step of a round, if one is due.
 pub(crate) fn age_some(locks: &mut ShardLocks<'_>, now_ms: i64) -> Left {
     let keyspace = locks.keyspace();
     locks.release();
@@ -84,7 +84,7 @@ pub(crate) fn age_some(locks: &mut ShardLocks<'_>, now_ms: i64) -> Left {
     Left::Something
 }
 
-/// Visits the next entries of a shard, and moves on.
+/// Visits the next entries of a shard, and advances.
 fn visit_some(locks: &mut ShardLocks<'_>, at: &mut Round, visit: impl Fn(&mut Entry)) {
     let shard = &mut locks.held(at.shard).shard;
     for _ in 0..BUCKETS_PER_LOCK {
@@ -93,7 +93,7 @@ fn visit_some(locks: &mut ShardLocks<'_>, at: &mut Round, visit: impl Fn(&mut En
             *at = Round::at_shard(at.shard + 1, at.began_ms);
             break;
         };
-        // The one that the cursor belongs to may have been emptied, or exchanged with one that is not used.
+        // The cursor's database may have been emptied, or exchanged with an unused one.
         let cursor = if db.get() == at.db { at.cursor } else { 0 };
         at.cursor = shard.present_mut(db).table.visit_bucket_mut(cursor, &visit);
         at.db = db.get() + usize::from(at.cursor == 0);
@@ -117,9 +117,9 @@ mod tests {
         let options = Options { shards: 1, databases: 100, ..Options::default() };
         let keyspace = Keyspace::new(options).unwrap();
         let mut locks = keyspace.locks();
-        let place =
+        let position =
             |number: usize| (keyspace.db_index(number % 3 * 40).unwrap(), number.to_string());
-        for (db, name) in (0..KEYS).map(place) {
+        for (db, name) in (0..KEYS).map(position) {
             let key = keyspace.key(name.as_bytes());
             locks.db(db, key.hash(), BEGIN_MS).set(key, b"", Expiry::Never).unwrap();
         }
@@ -130,11 +130,11 @@ mod tests {
                 assert_eq!(keyspace.aging.due_in_ms(now_ms), 0, "the reaper comes again at once");
             }
         };
-        // Seconds come round after half of this time.
+        // Seconds wrap around after half of this time.
         (0..=HOURS).for_each(|hour| round(&mut locks, BEGIN_MS + hour * EVERY_MS));
         assert_eq!(keyspace.aging.due_in_ms(END_MS), EVERY_MS);
         assert!(steps > HOURS, "{steps} steps left something");
-        for (db, name) in (0..KEYS).map(place) {
+        for (db, name) in (0..KEYS).map(position) {
             let key = keyspace.key(name.as_bytes());
             let idle = locks.db(db, key.hash(), END_MS).idle_seconds(key).unwrap();
             assert!(idle.abs_diff(HOURS as u64 * 3600) <= 512, "{idle} in {}", db.get());

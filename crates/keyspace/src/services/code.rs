@@ -1,4 +1,4 @@
-//! Changing code, under the locks of all shards.
+//! Changes code, under the locks of all shards.
 
 use std::fmt;
 use std::sync::Arc;
@@ -7,7 +7,7 @@ use crate::access::shard_locks::{MultiShardGuard, ShardLocks};
 use crate::data::code::{CODE_NAME_LEN_MAX, CodeKind};
 use crate::error::Busy;
 
-/// Changes libraries of functions and scripts by name. All shards are locked as long as it is there.
+/// Changes libraries of functions and scripts by name. All shards are locked during its lifetime.
 pub struct CodeEditor<'a, 'k>(MultiShardGuard<'a, 'k>);
 
 impl fmt::Debug for CodeEditor<'_, '_> {
@@ -21,12 +21,12 @@ impl<'a, 'k> CodeEditor<'a, 'k> {
     ///
     /// # Panics
     ///
-    /// Under a [`MultiShardGuard`] that does not hold all shards.
+    /// Under a [`MultiShardGuard`] that has not locked all shards.
     pub fn lock(locks: &'a mut ShardLocks<'k>) -> Self {
         Self(locks.lock_all())
     }
 
-    /// The same, unless a shard is busy and the locks are a worker's.
+    /// Like [`CodeEditor::lock`]. Fails if a shard is busy and these are a worker's locks.
     ///
     /// # Errors
     ///
@@ -34,14 +34,14 @@ impl<'a, 'k> CodeEditor<'a, 'k> {
     ///
     /// # Panics
     ///
-    /// As there.
+    /// As for [`CodeEditor::lock`].
     pub fn try_lock(locks: &'a mut ShardLocks<'k>) -> Result<Self, Busy> {
         locks.try_lock_all().map(CodeEditor)
     }
 }
 
 impl CodeEditor<'_, '_> {
-    /// Gives a name this source, in place of the one that it has.
+    /// Sets the source of a name, and replaces any previous one.
     ///
     /// # Panics
     ///
@@ -51,7 +51,7 @@ impl CodeEditor<'_, '_> {
         self.set(kind, name, Some(source.into()));
     }
 
-    /// Removes a source; whether there was one of this name.
+    /// Removes a source. Returns true if there was one of this name.
     pub fn remove(&mut self, kind: CodeKind, name: &[u8]) -> bool {
         let is_there = self.0.locks().keyspace().code().get(kind, name).is_some();
         if is_there {
@@ -63,7 +63,7 @@ impl CodeEditor<'_, '_> {
     fn set(&mut self, kind: CodeKind, name: &[u8], source: Option<Arc<[u8]>>) {
         let locks = self.0.locks();
         let (keyspace, undo) = (locks.keyspace(), locks.thread.undo.clone());
-        // Changes are counted by shard, and this one belongs to none.
+        // Changes are counted by shard, and code belongs to none.
         let held = &mut locks.all_held()[0];
         if let Some(undo) = &undo {
             undo.count(held.index, held.stats);

@@ -1,16 +1,16 @@
 //! Chooses the coldest entry of a locked shard, without removing it.
 //!
-//! A clock hand goes through the shard's tables bucket by bucket. Buckets are in the order of the hash, so
-//! any few of them are a random sample. All that the choice needs is in their 128 bytes each, and
-//! neighbours in memory cost one cache miss. Every entry is sampled equally often. If only keys with
-//! deadlines may be evicted and there are few of them, they are taken from the deadline heap instead.
+//! A clock hand visits the shard's tables bucket by bucket. Buckets are in the order of the hash, so any few of them
+//! are a random sample. Their 128 bytes each have everything that the choice needs, and neighbours in memory cost one
+//! cache miss. Every entry is sampled equally often. If only keys with deadlines may be evicted and there are few of
+//! them, they are taken from the deadline heap instead.
 //!
-//! Frequencies decay under pressure only: when even the coldest entry of a sample has been used
-//! since it came, all in the sample lose one use. So a working set that fits keeps its counts, and
-//! one that has become unpopular is evicted when others need the space.
+//! Frequencies decay only under pressure: if even the coldest entry of a sample has been used since it was added, all
+//! entries in the sample lose one use. So a working set that fits keeps its counts, and an unpopular one is evicted
+//! when others need the space.
 //!
-//! The caller evicts or spills the entry. A caller that takes several at once gets the coldest quarter of
-//! the sampled entries.
+//! The caller evicts or spills the entry. A caller that takes several at once gets the coldest quarter of the sampled
+//! entries.
 
 use crate::access::keyspace::Keyspace;
 use crate::access::shard::Held;
@@ -25,23 +25,23 @@ use crate::random::mix;
 use crate::registries::policy::{Measure, Scope};
 use crate::registries::stats::ShardStats;
 
-/// At most this many buckets are searched for entries in scope under one lock: some microseconds.
+/// Maximum number of buckets searched for entries in scope under one lock: some microseconds.
 const BUCKETS_MAX: usize = 64;
 
-/// Of the entries looked at, the coldest one in so many is chosen where several are.
+/// One in this many visited entries, the coldest, is chosen if several are taken.
 const QUARTER: usize = 4;
 
-/// Neighbours in memory: this many bits of an address do not matter. Some pages of the allocator.
+/// Number of low address bits to ignore, so that neighbours in memory compare equal. Some pages of the allocator.
 const REGION_BITS: u32 = 18;
 
-/// One in this many looks does not believe the marks of values on disk.
+/// One in this many visits ignores the marks of values on disk.
 const DOUBTS_ONE_IN: u64 = 16;
 
-/// When less than one key in so many has a deadline, those are drawn from the heap.
+/// If less than one key in this many has a deadline, those are drawn from the heap.
 const SPARSE: u64 = 4;
 
-/// Where the clock hand of a shard is. Kept among the figures, as one number, for what is beside the
-/// lock is what every request needs.
+/// Position of a shard's clock hand. Stored in the statistics, as one number, since the memory next to the lock is
+/// reserved for what every request needs.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct ClockHand {
     db: usize,
@@ -58,7 +58,7 @@ impl ClockHand {
         Self { db: (number >> CURSOR_BITS) as usize, cursor }
     }
 
-    /// The hand itself, or at the beginning of the next database that is used.
+    /// Returns the hand itself, or the beginning of the next used database.
     fn in_used(self, used: &DbSet) -> Self {
         let db = used.iter_from(self.db).next().map_or(0, DbIndex::get);
         if db == self.db { self } else { Self { db, cursor: 0 } }
@@ -69,7 +69,7 @@ impl ClockHand {
     }
 }
 
-/// What is looked for.
+/// Search for cold entries.
 pub(crate) struct ColdSearch<'k> {
     pub(crate) keyspace: &'k Keyspace,
     pub(crate) scope: Scope,
@@ -77,24 +77,24 @@ pub(crate) struct ColdSearch<'k> {
     pub(crate) tuning: FrequencyTuning,
     pub(crate) now_ms: i64,
     pub(crate) random: u64,
-    /// Entries to look at in one shard.
+    /// Number of entries to visit in one shard.
     pub(crate) want: usize,
 }
 
-/// An entry that may go. It may be gone when its shard was unlocked in between.
+/// An entry that may be evicted. It may be gone if its shard was unlocked meanwhile.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Candidate {
     pub(crate) shard: usize,
     pub(crate) db: DbIndex,
     pub(crate) hash: KeyHash,
-    /// Of the entry, to tell it from another one of the same hash.
+    /// Address of the entry, to distinguish it from another one of the same hash.
     pub(crate) address: *const u8,
-    /// The less, the less is lost with it; chance decides among equals.
+    /// Rank: the lower, the better for eviction; chance decides among equals.
     pub(crate) warmth: u64,
 }
 
 impl ColdSearch<'_> {
-    /// The coldest of a few entries of a shard, and how many they were. The hand moves on.
+    /// Returns the coldest of a few entries of a shard, and their number. Advances the hand.
     pub(crate) fn coldest(&mut self, held: &mut Held<'_>) -> (usize, Option<Candidate>) {
         if self.measure == Measure::Chance {
             let drawn = self.draw(held);
@@ -125,9 +125,9 @@ impl ColdSearch<'_> {
         (seen, best.map(|best| Candidate { shard, ..best }))
     }
 
-    /// The coldest quarter of a few entries of a shard that are candidates. The hand moves on. Among
-    /// equals those go that stand highest in memory: then whole pages of the allocator become empty and
-    /// go back, where chance would leave all of them half full.
+    /// Returns the coldest quarter of a few candidates of a shard. Advances the hand. Among equals, those highest in
+    /// memory are chosen. So whole pages of the allocator become empty and are released; random choice would leave
+    /// all of them half full.
     pub(crate) fn coldest_few(
         &mut self,
         held: &mut Held<'_>,
@@ -136,7 +136,7 @@ impl ColdSearch<'_> {
         let (keyspace, shard) = (self.keyspace, held.index);
         let (start, seed) = (ClockHand::of(held.stats), self.random);
         let (mut all, mut uses_min) = (Vec::with_capacity(2 * self.want), u8::MAX);
-        // Now and then marks are not believed, for they may come from another policy.
+        // Sometimes the marks are ignored, since they may come from another policy.
         let believes = self.measure == Measure::Uses && !seed.is_multiple_of(DOUBTS_ONE_IN);
         self.visit(held, |search, db, entry| {
             if believes && entry.access().uses == ON_DISK {
@@ -185,8 +185,8 @@ impl ColdSearch<'_> {
         }
     }
 
-    /// Visits about as many entries as wanted, of those that `visit` says count, from the hand on, which
-    /// moves. From the same hand with the same random number it visits the same ones.
+    /// Visits about as many entries as wanted, of those that `visit` counts, starting at the hand, which advances.
+    /// With the same hand and random number it visits the same entries.
     fn visit(
         &mut self,
         held: &mut Held<'_>,
@@ -195,7 +195,7 @@ impl ColdSearch<'_> {
         let start = ClockHand::of(held.stats).in_used(held.shard.used());
         let (mut hand, mut seen, mut buckets) = (start, 0, 0);
         let databases = held.shard.used().iter().count();
-        // Each database in turn, and at the end what is left of the first one: nothing twice.
+        // Each database in turn, and at the end the rest of the first one: nothing twice.
         let rounds = databases + usize::from(start.cursor > 0);
         for round in 1..=rounds {
             let db = DbIndex::from_number(hand.db as u16);
@@ -237,7 +237,7 @@ impl ColdSearch<'_> {
         seen
     }
 
-    /// Any entry, each about equally likely.
+    /// Returns a random entry, each about equally likely.
     fn draw(&mut self, held: &mut Held<'_>) -> Option<Candidate> {
         let (keyspace, scope) = (self.keyspace, self.scope);
         self.random = mix(self.random);
@@ -270,14 +270,14 @@ fn is_volatile(hasher: &KeyHasher, entry: &Entry, hash: KeyHash) -> bool {
     entry.is_volatile() && hasher.hash_bytes(entry.key()) == hash
 }
 
-/// Counts one use less.
+/// Reduces the uses by one.
 fn wear(entry: &mut Entry) {
     let mut access = entry.access();
     access.uses = access.uses.saturating_sub(1);
     entry.set_access(access);
 }
 
-/// A database of a shard, each with a probability in proportion to its weight.
+/// Returns a random database of a shard, with a probability in proportion to its weight.
 fn random_db(
     weights: impl Iterator<Item = (DbIndex, u64)> + Clone,
     random: u64,

@@ -1,14 +1,14 @@
 //! Copies of values for commands that compute for long, made while the shard is free for others.
 //!
-//! A large collection is copied a slice at a time. The shard is locked for one slice, and free while the slice is
-//! added to the copy. A copy is given up when the key changes before it is complete.
+//! A large collection is copied in slices. The shard is locked for one slice, and free while the slice is added to
+//! the copy. The copy is abandoned if the key changes before it is complete.
 //!
-//! The shard is announced as busy for each slice, although that is short: on a machine without a free processor, the
-//! copying thread may be stopped in the middle of one, for many milliseconds. Workers set requests for the shard
-//! aside meanwhile.
+//! The shard is announced as busy for each slice, although that is short: without a free processor, the system may
+//! stop the copying thread in the middle of a slice, for many milliseconds. Workers defer requests for the shard
+//! meanwhile.
 //!
-//! A copy keeps the [version](crate::change::version) of its key, so its owner can find out later, with the shard
-//! locked, whether the key still has this value ([`ValueCopy::is_current`]).
+//! A copy keeps the [version](crate::change::version) of its key. So its owner can check later, with the shard
+//! locked, if the key still has this value ([`ValueCopy::is_current`]).
 
 use std::sync::atomic::AtomicU64;
 use std::sync::atomic::Ordering::Relaxed;
@@ -28,13 +28,13 @@ use crate::data::value::Value;
 use crate::db_index::DbIndex;
 use crate::error::Result;
 
-/// Bytes that all copies together may have. Commands that find no room hold their shards instead.
+/// Maximum bytes of all copies. Commands without room keep their shards locked instead.
 const COPIES_BYTES_MAX: u64 = 1 << 30;
 
-/// Bytes of a slice, which take some 100 µs. What is not larger is copied at once.
+/// Bytes of a slice, which take some 100 µs. A value that is not larger is copied at once.
 const SLICE_BYTES: usize = 64 * 1024;
 
-/// The value and the deadline of a key as they were at one moment.
+/// Value and deadline of a key as of one moment.
 #[derive(Debug)]
 pub struct ValueCopy {
     /// `None`: there was no such key.
@@ -45,9 +45,9 @@ pub struct ValueCopy {
 /// Distinguishes a value of a key from all earlier and later ones.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 struct Identity {
-    /// 0 for none. A change of the value renews it.
+    /// 0 for an absent key. A change of the value renews it.
     version: u64,
-    /// A new one is no new version.
+    /// A new deadline does not renew the version.
     deadline_ms: Option<i64>,
     /// Versions of different databases are not compared with each other.
     swaps: u64,
@@ -62,8 +62,8 @@ impl Identity {
 }
 
 impl ValueCopy {
-    /// Copies the value of a key. Counts a hit or a miss, and a use of the key if `touch` says so. The caller holds no
-    /// shard.
+    /// Copies the value of a key. Counts a hit or a miss, and a use of the key if `touch` says so. The caller has no
+    /// shard locked.
     ///
     /// `None` if the key changed before the copy was complete.
     ///
@@ -81,7 +81,7 @@ impl ValueCopy {
         locks.set_touch(touch);
         let mut shard = locks.db(db, key.hash(), now_ms);
         let is_there = shard.get(key)?.is_some();
-        // A version of its own, which a change of another key does not renew.
+        // An own version, which a change of another key does not renew.
         shard.version(key, VersionFor::Comparison);
         let identity = Identity::of(&mut shard, key);
         if !is_there {
@@ -101,24 +101,24 @@ impl ValueCopy {
         Ok(Some(Self { entry, identity }))
     }
 
-    /// The value; `None` if there was none.
+    /// Returns the value; `None` if there was none.
     pub fn value(&self) -> Option<Value<'_>> {
         self.entry.as_ref().map(Entry::value)
     }
 
-    /// The value with its deadline, for [`Db::put`].
+    /// Returns the value with its deadline, for [`Db::put`].
     #[must_use]
     pub fn into_entry(self) -> Option<Entry> {
         self.entry
     }
 
-    /// Whether the key still has this value and deadline, in the database it was copied from.
+    /// Returns true if the key still has this value and deadline, in the original database.
     pub fn is_current(&self, db: &mut Db<'_>, key: Key<'_>) -> bool {
         Identity::of(db, key) == self.identity
     }
 }
 
-/// Room for copies, which is given back when this is dropped.
+/// Reserved memory for copies, which is released when this is dropped.
 #[derive(Debug)]
 pub struct CopyRoom<'k> {
     taken: &'k AtomicU64,
@@ -126,12 +126,12 @@ pub struct CopyRoom<'k> {
 }
 
 impl<'k> CopyRoom<'k> {
-    /// Takes room for copies of values that have this many bytes; `None` if there is not so much left, also by the
-    /// limit for memory. [`Keyspace::memory`] counts it as long as it is taken.
+    /// Reserves memory for copies of values of this size; `None` if there is not enough left, under either the limit
+    /// of copies or the memory limit. [`Keyspace::memory`] counts it while it is reserved.
     pub fn take(keyspace: &'k Keyspace, bytes: u64) -> Option<Self> {
         let taken = &keyspace.copies_bytes;
         let before = taken.fetch_add(bytes, Relaxed);
-        // Returns what was taken in any case.
+        // Releases the reservation in any case.
         let room = Self { taken, bytes };
         let copies = before.saturating_add(bytes);
         let is_enough = copies <= COPIES_BYTES_MAX && copies <= keyspace.pressure.room_bytes();
@@ -145,13 +145,13 @@ impl Drop for CopyRoom<'_> {
     }
 }
 
-/// The type of a collection that is copied in slices.
+/// Returns the type of a collection that is copied in slices.
 fn large_kind(entry: &Entry) -> Option<CollectionKind> {
     let collection = entry.collection()?;
     (collection.allocated_bytes() > SLICE_BYTES).then(|| collection.kind())
 }
 
-/// `None` if the key changed meanwhile, or its value went to disk.
+/// Copies a collection in slices; `None` if the key changed meanwhile, or its value moved to disk.
 fn copy_in_slices(
     locks: &mut ShardLocks<'_>,
     db: DbIndex,

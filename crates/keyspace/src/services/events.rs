@@ -1,4 +1,4 @@
-//! Events of whole databases, and delivering events to the listeners.
+//! Events of whole databases, and delivery of events to the listeners.
 
 use crate::access::shard_locks::ShardLocks;
 use crate::change::event::Event;
@@ -7,7 +7,7 @@ use crate::change::event::Named;
 use crate::change::interest::Interest;
 use crate::db_index::DbIndex;
 
-/// Names what has happened to a whole database.
+/// Publishes the event of a change to a whole database.
 pub(crate) fn event_of_database(locks: &mut ShardLocks<'_>, event: Event, db: DbIndex) {
     if locks.thread.effects.interest().includes(Interest::of_classes(event.class())) {
         let effects = &locks.thread.effects;
@@ -15,14 +15,14 @@ pub(crate) fn event_of_database(locks: &mut ShardLocks<'_>, event: Event, db: Db
     }
 }
 
-/// The number of events, for [`deliver_events`].
+/// Returns the number of events, for [`deliver_events`].
 #[must_use]
 pub fn events_len(locks: &mut ShardLocks<'_>) -> usize {
     locks.thread.effects.noted().map_or(0, |notices| notices.events.len())
 }
 
-/// Delivers the first `len` events now: a message follows that was sent behind their changes. Nothing of these is
-/// taken back any more.
+/// Delivers the first `len` events now, before a message that was sent after their changes. These events cannot be
+/// rolled back any more.
 pub fn deliver_events(locks: &mut ShardLocks<'_>, len: usize) {
     let sink = locks.thread.keyspace.event_sink();
     if let Some(notices) = locks.thread.effects.noted() {
@@ -30,20 +30,20 @@ pub fn deliver_events(locks: &mut ShardLocks<'_>, len: usize) {
     }
 }
 
-/// True if there are events that may not have been delivered yet.
+/// Returns true if there are events that may not have been delivered yet.
 #[inline]
 #[must_use]
 pub fn has_events(locks: &mut ShardLocks<'_>) -> bool {
     locks.thread.effects.noted().is_some_and(|notices| !notices.events.is_empty())
 }
 
-/// From now on it is noted which keys change, and for which an event is named.
+/// Begins to note changed keys, and keys for which an event is named.
 #[cfg(debug_assertions)]
 pub fn begin_naming(locks: &mut ShardLocks<'_>) {
     *locks.thread.effects.naming.0.get_mut() = Some(Named::default());
 }
 
-/// A key that has changed since [`begin_naming`] without an event that says so, if there is one.
+/// Returns a key that has changed since [`begin_naming`] without an event, if there is one.
 #[cfg(debug_assertions)]
 pub fn end_naming(locks: &mut ShardLocks<'_>) -> Option<(DbIndex, Box<[u8]>)> {
     let Named { changed, named } = std::mem::take(locks.thread.effects.naming.0.get_mut())?;

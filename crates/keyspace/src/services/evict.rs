@@ -1,9 +1,9 @@
 //! Eviction: keys removed by policy until memory is within its limit.
 //!
-//! A thread that is about to write evicts, a few keys at a time and one shard after the other, each locked
-//! only while one key is chosen and removed. The [`Reaper`](crate::Reaper) evicts the rest. A shard that
-//! another thread holds for long is passed over. Eviction does not favour the shard that a command writes
-//! to: shards take turns, and of two the larger one is chosen, so that they stay equally large.
+//! A thread that is about to write evicts a few keys, one shard after the other, each locked only while one key is
+//! chosen and removed. The [`Reaper`](crate::Reaper) evicts the rest. Busy shards are skipped. Eviction does not
+//! favour the shard that a command writes to: shards take turns, and the larger one of two is chosen, so that their
+//! sizes stay equal.
 
 use crate::access::db::Db;
 use crate::access::expire::evict_next_deadline;
@@ -19,12 +19,12 @@ use crate::registries::pressure::Eviction;
 use crate::services::coldest::{Candidate, ColdSearch};
 use std::sync::atomic::Ordering;
 
-/// Entries that are looked at for each of [`Eviction::samples`]: they come by the bucket, for the
-/// price of one. By the measurements of docs/decisions/0010-eviction.md, 20 in all are as good as
-/// Redis' samples of 5 with its pool, 40 are better, and more gain little.
+/// Number of entries visited for each of [`Eviction::samples`]: a whole bucket costs as much as one entry. In the
+/// measurements of docs/decisions/0010-eviction.md, a total of 20 is as good as Redis' samples of 5 with its pool; 40
+/// is better, and more gains little.
 const LOOKS_PER_SAMPLE: usize = 8;
 
-/// At most this many entries are looked at for one that goes.
+/// Maximum number of entries visited for one eviction.
 const LOOKS_MAX: usize = 1024;
 
 /// The result of [`evict`].
@@ -32,19 +32,19 @@ const LOOKS_MAX: usize = 1024;
 pub enum Evicted {
     /// Memory is within its limit.
     Enough,
-    /// It is not, and there are more keys that may go.
+    /// It is not, and more keys may be evicted.
     Some,
-    /// It is not, and no key may go.
+    /// It is not, and no key may be evicted.
     Nothing,
-    /// It is not, and all keys that may go are in shards that are busy.
+    /// It is not, and all keys that may be evicted are in busy shards.
     Later,
 }
 
-/// Removes keys by policy until memory is within its limit, at most `keys_max` of them. Releases
-/// the shard of the last request.
+/// Evicts keys by policy until memory is within its limit, at most `keys_max`. Releases the shard of the last
+/// request.
 ///
-/// For each key that goes, at least eight times [`Eviction::samples`] are looked at, or all
-/// there are. The policy `volatile-ttl` needs no sample: the nearest deadline is known.
+/// For each evicted key, it visits at least eight times [`Eviction::samples`] entries, or all entries. The policy
+/// `volatile-ttl` needs no sample: the nearest deadline is known.
 ///
 /// # Panics
 ///
@@ -53,7 +53,7 @@ pub fn evict(locks: &mut ShardLocks<'_>, now_ms: i64, keys_max: usize) -> Evicte
     evict_for(locks, 0, now_ms, keys_max)
 }
 
-/// Does what [`evict`] does, until there is room for so many `bytes` more.
+/// Like [`evict`], until there is room for `bytes` more.
 ///
 /// # Panics
 ///
@@ -71,12 +71,11 @@ pub fn evict_for(
         }
         let mut passed_over = Vec::new();
         if !evict_one(locks, now_ms, &mut passed_over) {
-            // The search itself may have freed items of a heap that stood for no key, and those
-            // may have been what was too much.
+            // The search itself may have freed stale heap items, and that may have been enough.
             return match keyspace.would_be_short(bytes) {
                 false => Evicted::Enough,
                 true if keyspace.pressure.policy() == Policy::Noeviction => Evicted::Nothing,
-                // Keys that may go may be in there.
+                // These shards may have keys to evict.
                 true if !passed_over.is_empty() || keyspace.any_busy() => Evicted::Later,
                 true => Evicted::Nothing,
             };
@@ -85,7 +84,7 @@ pub fn evict_for(
     if keyspace.would_be_short(bytes) { Evicted::Some } else { Evicted::Enough }
 }
 
-/// Removes one key by policy; `false` if none may go. Adds the shards to `passed_over` that are not to be had.
+/// Evicts one key by policy; `false` if none may be evicted. Adds unavailable shards to `passed_over`.
 fn evict_one(locks: &mut ShardLocks<'_>, now_ms: i64, passed_over: &mut Vec<usize>) -> bool {
     locks.release();
     let evicted = match locks.keyspace().pressure.policy().search() {
@@ -106,10 +105,11 @@ fn evict_coldest(
     now_ms: i64,
     passed_over: &mut Vec<usize>,
 ) -> bool {
-    // Only when another thread was quicker is there a second try.
+    // Repeats only if another thread was faster.
     while let Some(coldest) = find_coldest(locks, scope, measure, now_ms, passed_over) {
         let Candidate { shard, db, .. } = coldest;
-        // As soon as another server decides what goes, nothing is evicted here: it is asked with the shard locked.
+        // If another server decides about expiry by now, nothing is evicted here; checked again with the shard
+        // locked.
         if locks.keyspace().is_following() {
             return false;
         }
@@ -123,8 +123,8 @@ fn evict_coldest(
     false
 }
 
-/// The coldest of a sample: from one shard, if it has enough keys, or else from several. The
-/// shard of the last one stays locked.
+/// Returns the coldest entry of a sample: from one shard if it has enough keys, otherwise from several. The shard of
+/// the last one stays locked.
 fn find_coldest(
     locks: &mut ShardLocks<'_>,
     scope: Scope,
@@ -161,14 +161,14 @@ fn find_coldest(
     best
 }
 
-/// Removes the key with the nearest deadline of all.
+/// Evicts the key with the nearest deadline.
 fn evict_nearest_deadline(
     locks: &mut ShardLocks<'_>,
     now_ms: i64,
     passed_over: &mut Vec<usize>,
 ) -> bool {
     let keyspace = locks.keyspace();
-    // Each turn removes a key, or a stale item of a heap.
+    // Each turn removes a key, or a stale heap item.
     loop {
         let times = keyspace.next_deadlines_ms.iter().map(|time| time.load(Ordering::Relaxed));
         let free = times.enumerate().filter(|(index, _)| !passed_over.contains(index));
@@ -195,7 +195,7 @@ fn evict_nearest_deadline(
     }
 }
 
-/// The larger one of two shards, in what may be evicted.
+/// Returns the larger one of two shards, in bytes that may be evicted.
 pub(super) fn larger_shard(keyspace: &Keyspace, scope: Scope, a: usize, b: usize) -> usize {
     let [a, b] = [a, b].map(|number| number % keyspace.shard_count());
     if bytes_in_scope(keyspace, scope, a) >= bytes_in_scope(keyspace, scope, b) { a } else { b }
@@ -205,7 +205,7 @@ fn has_keys_in_scope(keyspace: &Keyspace, scope: Scope, shard: usize) -> bool {
     let stats = &keyspace.slots[shard].stats;
     match scope {
         Scope::All => stats.entry_bytes.get() > 0,
-        // A heap of deadlines may be full of those of keys that are gone.
+        // A deadline heap may contain only items of removed keys.
         Scope::Volatile => stats.dbs.used().any(|(_, db)| db.expires.get() > 0),
     }
 }
@@ -218,7 +218,7 @@ fn bytes_in_scope(keyspace: &Keyspace, scope: Scope, shard: usize) -> u64 {
     }
 }
 
-/// Removes a candidate, if it is still there and in scope.
+/// Evicts a candidate, if it still exists and is in scope.
 fn evict_candidate(db: &mut Db<'_>, candidate: &Candidate, scope: Scope) -> bool {
     let now_ms = db.now_ms();
     let entry = db.unlink_where(candidate.hash, |entry| {
@@ -232,7 +232,7 @@ fn evict_candidate(db: &mut Db<'_>, candidate: &Candidate, scope: Scope) -> bool
     true
 }
 
-/// Removes a key as if it had been chosen.
+/// Evicts a key as if it had been chosen.
 #[cfg(test)]
 pub(crate) fn evict_key(db: &mut Db<'_>, key: crate::data::key::Key<'_>) {
     let Some(address) = db.find(key).map(|entry| entry.address()) else { return };
@@ -241,7 +241,7 @@ pub(crate) fn evict_key(db: &mut Db<'_>, key: crate::data::key::Key<'_>) {
     assert!(evict_candidate(db, &candidate, Scope::All));
 }
 
-/// The database of a shard with the nearest deadline.
+/// Returns the database of a shard with the nearest deadline.
 fn nearest_db(held: &Held<'_>) -> Option<DbIndex> {
     let times = held.shard.dbs().map(|(db, data)| (data.deadlines.next_ms(), db));
     let times = times.filter_map(|(time_ms, db)| Some((time_ms?, db)));

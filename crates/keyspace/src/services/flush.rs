@@ -1,4 +1,4 @@
-//! Emptying and exchanging whole databases, for which all shards are locked.
+//! Flushes and exchanges whole databases. All shards are locked for that.
 
 use std::sync::atomic::Ordering;
 
@@ -15,38 +15,38 @@ use crate::services::events::event_of_database;
 use crate::services::invalidation::invalidate_all;
 use crate::services::watch::{touch_emptied, touch_swapped};
 
-/// Removes all keys of some databases: FLUSHDB and FLUSHALL. All shards are locked meanwhile,
-/// but nothing is freed under the locks. What a snapshot has not seen yet is freed by that when
-/// it has. Returns the number of keys.
+/// Removes all keys of some databases: FLUSHDB and FLUSHALL. All shards are locked meanwhile, but nothing is freed
+/// under the locks. A running snapshot keeps the data that it needs, and frees them afterwards. Returns the number of
+/// keys.
 ///
-/// Under a [`MultiShardGuard`](crate::MultiShardGuard) of all shards they stay locked, so the reaper frees in any
-/// case.
+/// Under a [`MultiShardGuard`](crate::MultiShardGuard) of all shards, these stay locked, so the reaper always frees
+/// the data.
 ///
 /// # Errors
 ///
-/// [`Busy`] if the locks are a worker's and a shard is busy, and those of `judge`, which is asked when all shards
+/// [`Busy`] if these are a worker's locks and a shard is busy, and errors of `check`, which is called when all shards
 /// are locked. Nothing is removed then.
 pub fn try_flush_dbs<E: From<Busy>>(
     locks: &mut ShardLocks<'_>,
     dbs: impl IntoIterator<Item = DbIndex>,
     freeing: Freeing,
-    judge: impl FnOnce() -> Result<(), E>,
+    check: impl FnOnce() -> Result<(), E>,
 ) -> Result<u64, E> {
     let keyspace = locks.keyspace();
     let is_within = locks.is_within();
     let dbs: DbSet = dbs.into_iter().collect();
     let (mut data, mut keys) = (FlushedData::default(), 0);
     let mut all = locks.try_lock_all()?;
-    judge()?;
+    check()?;
     let undo = all.locks().thread.undo.clone();
     touch_emptied(all.locks(), &dbs);
     invalidate_all(all.locks());
     let mut being_saved = keys_being_saved(keyspace, &dbs);
-    // Changes that can be taken back, or are being saved, need each database on its own.
+    // Changes under an undo log or a snapshot must handle each database separately.
     let leaves_whole = undo.is_none() && being_saved.is_empty();
     let mut emptied = DbSet::default();
     for held in all.locks().all_held() {
-        // Most of many databases are in few of the shards.
+        // With many databases, most are in few of the shards.
         let used: Vec<DbIndex> = held.shard.used().intersection(&dbs).collect();
         let logged = |db: &&DbIndex| db.get() == 0 || held.stats.dbs.get(**db).keys.get() > 0;
         used.iter().filter(logged).for_each(|db| emptied.insert(*db));
@@ -84,7 +84,7 @@ pub fn try_flush_dbs<E: From<Busy>>(
         }
     }
     if let Some(batch) = all.locks().thread.effects.batch.as_ref() {
-        // Of thousands of databases most have no keys, and a load locks all shards for each of these.
+        // Most of thousands of databases have no keys, and loading locks all shards for each logged flush.
         emptied.iter().for_each(|db| batch.record_flush(db));
     }
     dbs.iter().for_each(|db| event_of_database(all.locks(), Event::Flush, db));
@@ -103,7 +103,7 @@ pub fn try_flush_dbs<E: From<Busy>>(
     Ok(keys)
 }
 
-/// Does what [`try_flush_dbs`] does, for threads that may wait.
+/// Like [`try_flush_dbs`], for threads that may wait.
 pub fn flush_dbs(
     locks: &mut ShardLocks<'_>,
     dbs: impl IntoIterator<Item = DbIndex>,
@@ -144,7 +144,7 @@ pub fn swap_dbs(locks: &mut ShardLocks<'_>, a: DbIndex, b: DbIndex, now_ms: i64)
     [a, b].into_iter().for_each(|db| event_of_database(all.locks(), Event::Swap, db));
 }
 
-/// Notes all keys of some databases as ready that have waiters. All shards are locked.
+/// Notes as ready all keys of some databases that have waiters. All shards are locked.
 fn note_waiters_of(locks: &mut ShardLocks<'_>, dbs: &DbSet) {
     let ShardLocks { together, thread, .. } = locks;
     for held in together {
@@ -155,7 +155,7 @@ fn note_waiters_of(locks: &mut ShardLocks<'_>, dbs: &DbSet) {
     }
 }
 
-/// Leaves an empty database behind, and returns its table and the bytes of the entries in it.
+/// Empties a database. Returns its table and the bytes of its entries.
 fn take_table(keyspace: &Keyspace, held: &mut Held<'_>, db: DbIndex) -> (Flushed, usize) {
     let (taken, _) = take_db(held, db);
     held.stats.changes.add(taken.table.len() as u64);
@@ -163,7 +163,7 @@ fn take_table(keyspace: &Keyspace, held: &mut Held<'_>, db: DbIndex) -> (Flushed
     (Flushed::new(keyspace.cold_store(), taken), entry_bytes)
 }
 
-/// Leaves all databases of a shard empty, and returns how many keys they had.
+/// Empties all databases of a shard. Returns the number of their keys.
 fn take_shard(keyspace: &Keyspace, held: &mut Held<'_>, data: &mut FlushedData) -> u64 {
     let stats = held.stats;
     let keys = stats.dbs.reset_all();
@@ -213,7 +213,7 @@ mod tests {
                 expected as u64,
                 "flush {flushes}"
             );
-            // They leave with their shard; then the first one of each is asked for both of its deadlines.
+            // They are removed with their shard; then the first database of each is asked for both deadlines.
             let most = 3 * SHARDS;
             assert!(LOOKUPS.get() <= most, "{} databases were visited, not {most}", LOOKUPS.get());
         }
@@ -238,7 +238,7 @@ mod tests {
         }
     }
 
-    /// That a database once had keys, or would have had them without a rollback, makes no difference to the log.
+    /// The log does not depend on whether a database once had keys, or would have had them without a rollback.
     #[test]
     fn the_log_has_flushes_of_databases_with_keys_and_of_the_first_one() {
         let records = Arc::new(Records::default());
@@ -277,13 +277,13 @@ mod tests {
         }
         LOOKUPS.set(0);
         assert_eq!(flush_dbs(&mut locks, keyspace.db_indices().skip(500), Freeing::Now), 50);
-        // Those that keep their keys are asked for both of their deadlines.
+        // The databases that keep their keys are asked for both deadlines.
         assert_eq!(LOOKUPS.get(), 50 + 2 * 50);
         let sizes = keyspace.sizes(0).into_iter().map(|(db, stats)| (db, stats.keys));
         assert!(sizes.eq(keyspace.db_indices().step_by(10).take(50).map(|db| (db, 1))));
     }
 
-    /// A flush of everything at once leaves what flushes of one database after the other leave.
+    /// A flush of everything leaves the same state as flushing one database after the other.
     #[test]
     fn a_shard_that_leaves_as_a_whole_leaves_nothing_behind() {
         const DATABASES: usize = 40;
@@ -315,7 +315,7 @@ mod tests {
             let left = [memory.entries, memory.index, memory.deadlines];
             while keyspace.lazy_free().free_one() {}
             assert_eq!(keyspace.memory().total(), 0, "and not any more");
-            // In how many pieces it was freed may differ.
+            // The number of freed pieces may differ.
             let stats = Stats { lazily_freed: 0, ..keyspace.stats() };
             (keys, stats, keyspace.sizes(0), left, next_ms)
         };

@@ -1,4 +1,4 @@
-//! Registering the readers of keys, forgetting keys beyond the limit, and changes of whole databases.
+//! Registers the readers of keys, forgets keys beyond the limit, and handles changes of whole databases.
 
 use crate::access::hash_deadlines::deadline_of;
 use crate::access::keyspace::Keyspace;
@@ -13,10 +13,10 @@ use crate::registries::cached::table::Added;
 use crate::registries::lazy_free::LazyFreeItem;
 use crate::registries::reaper_wakeup::Left;
 
-/// Beyond the limit at most this many keys are taken out under one lock.
+/// Maximum number of excess keys removed under one lock.
 const TRIM_BATCH: usize = 64;
 
-/// Remembers that a client is about to read a key, so that it is told of the next change. Locks its shard as
+/// Registers a client that is about to read a key, so that it is told of the next change. Locks the shard as
 /// [`ShardLocks::db`] does.
 pub fn remember_reader(
     locks: &mut ShardLocks<'_>,
@@ -26,7 +26,7 @@ pub fn remember_reader(
     now_ms: i64,
 ) {
     let keyspace = locks.keyspace();
-    // Removes what has expired, so that the read does not.
+    // Removes expired data now, so that the read does not.
     deadline_of(&mut locks.db(db, key.hash(), now_ms), key);
     let held = locks.held(keyspace.shard_of(key.hash()));
     let cached = held.shard.observers.cached.get_mut();
@@ -50,13 +50,13 @@ pub fn remember_reader(
     }
 }
 
-/// Has the changes that follow under the locks that are held told as [`Keyspace::set_broadcast`] says now.
+/// Applies the current [`Keyspace::set_broadcast`] mode to later changes under the present locks.
 pub fn adopt_broadcast(locks: &mut ShardLocks<'_>) {
     locks.thread.effects.adopt_broadcast(locks.thread.keyspace);
 }
 
-/// Tells now of what has changed, as unlocking would. Not to be called under a
-/// [`MultiShardGuard`](crate::MultiShardGuard), whose changes are one.
+/// Reports changes now, as unlocking would. Not for use under a [`MultiShardGuard`](crate::MultiShardGuard), whose
+/// changes are reported together.
 #[inline]
 pub fn tell_invalidated(locks: &mut ShardLocks<'_>) {
     if locks.thread.effects.noted().is_some_and(|notices| !notices.invalidated.is_empty()) {
@@ -64,7 +64,7 @@ pub fn tell_invalidated(locks: &mut ShardLocks<'_>) {
     }
 }
 
-/// Takes a cached key out of a shard that is locked, and tells its readers as if it had changed. Whether there was any.
+/// Removes a cached key of a locked shard, and tells its readers as if it had changed. Returns true if there was one.
 fn forget_cached_key(locks: &mut ShardLocks<'_>, shard: usize, random: u64) -> bool {
     let keyspace = locks.keyspace();
     let held = locks.held(shard);
@@ -76,7 +76,7 @@ fn forget_cached_key(locks: &mut ShardLocks<'_>, shard: usize, random: u64) -> b
     true
 }
 
-/// Takes out some of the keys beyond the limit.
+/// Removes some of the keys beyond the limit.
 pub(crate) fn trim_cached_keys(locks: &mut ShardLocks<'_>) -> Left {
     let keyspace = locks.keyspace();
     if !keyspace.cached.exceeds_limit() {
@@ -102,8 +102,8 @@ pub(crate) fn trim_cached_keys(locks: &mut ShardLocks<'_>) -> Left {
     if keyspace.cached.exceeds_limit() { left } else { Left::Nothing }
 }
 
-/// Makes changes that clients are told of as one, as of a change of all keys, however many keys they are. All
-/// shards are locked.
+/// Makes changes that are reported to clients as one change of all keys, however many keys change. All shards are
+/// locked.
 pub fn invalidate_at_once<'k, T>(
     locks: &mut ShardLocks<'k>,
     change: impl FnOnce(&mut ShardLocks<'k>) -> T,
@@ -115,7 +115,7 @@ pub fn invalidate_at_once<'k, T>(
     changed
 }
 
-/// The contents of whole databases change: clients have to forget all they have cached. All shards are locked.
+/// Reports that whole databases change: clients must drop everything they have cached. All shards are locked.
 pub(crate) fn invalidate_all(locks: &mut ShardLocks<'_>) {
     let keyspace = locks.keyspace();
     if keyspace.cached.sink.get().is_none() {
@@ -136,7 +136,7 @@ pub(crate) fn invalidate_all(locks: &mut ShardLocks<'_>) {
     }
 }
 
-/// Notes what a table is like that has changed.
+/// Updates the statistics of a table that has changed.
 fn note_cached(keyspace: &Keyspace, held: &mut Held<'_>) {
     note_table(keyspace, held.stats, held.shard.observers.cached.get_mut());
 }

@@ -1,5 +1,5 @@
-//! Code that goes through the data, or serves those who hear of its changes: expiry in the background, eviction, values
-//! on disk, snapshots, checkpoints of the log and its replay, whole databases, waiters, watchers, caching clients.
+//! Code that walks the data, or serves listeners to its changes: active expiry, eviction, values on disk, snapshots,
+//! checkpoints and replay of the log, whole databases, waiters, watchers, client-side caching.
 
 pub(crate) mod aging;
 pub(crate) mod checkpoint;

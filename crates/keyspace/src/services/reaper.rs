@@ -1,14 +1,14 @@
-//! Active expiry, and freeing what is large, on a thread of its own.
+//! Active expiry and lazy freeing, on a thread of its own.
 //!
-//! The reaper sleeps until the earliest deadline of all shards and then removes what is due, shard
-//! by shard, each in the order of its deadlines. It holds a shard's lock for [`EXPIRE_BATCH`] keys
-//! at most, so requests are hardly delayed. Once an hour it visits all entries, a few in each turn
-//! ([`crate::services::aging`]). With nothing due it uses no processor time.
+//! The reaper sleeps until the earliest deadline of all shards and then removes expired data, shard by shard, in the
+//! order of their deadlines. It locks a shard for at most [`EXPIRE_BATCH`] keys, so requests are hardly delayed. Once
+//! an hour it visits all entries, a few in each turn ([`crate::services::aging`]). Without due work it uses no
+//! processor time.
 //!
-//! It waits for no busy shard, as a program may hold one without end: it passes by, and comes again.
+//! It waits for no busy shard, since a script may keep one locked without end: it skips the shard, and retries.
 //!
-//! Expiry does not depend on it: a key whose deadline has come is invisible, reaper or not. The
-//! reaper frees the memory and triggers the events on time.
+//! Expiry does not depend on the reaper: an expired key is always invisible. The reaper frees the memory and triggers
+//! the events on time.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -32,21 +32,21 @@ use crate::services::invalidation::trim_cached_keys;
 use crate::services::waiters::forget_others;
 use crate::services::watch::end_dropped;
 
-/// At most this many deadlines are handled under one lock: some microseconds.
+/// Maximum number of deadlines handled under one lock: some microseconds.
 const EXPIRE_BATCH: usize = 32;
 
-/// At most this many keys are evicted in a round, each under a lock of its own.
+/// Maximum number of keys evicted in a round, each under its own lock.
 const EVICT_BATCH: usize = 64;
 
-/// The reaper sleeps at least this long between two rounds, so that a stream of keys with deadlines
-/// is handled in batches and not key by key. Keys expire up to this much late.
+/// Minimum sleep between two rounds, so that a stream of keys with deadlines is handled in batches and not key by
+/// key. Keys may expire this much late.
 const GRANULARITY_MS: i64 = 2;
 
-/// The reaper comes back after so long for what is in busy shards.
+/// Time after which the reaper retries busy shards.
 const RETRY_BUSY_MS: i64 = 10;
 
-/// The reaper sleeps at most this long while there are deadlines: so late it notices when the
-/// machine's clock was set forward.
+/// Maximum sleep while there are deadlines. It bounds the delay until the reaper notices that the machine's clock was
+/// set forward.
 const SLEEP_MS_MAX: i64 = 10_000;
 
 /// The background thread of a [`Keyspace`]. Dropping it ends the thread.
@@ -57,16 +57,16 @@ pub struct Reaper {
     thread: Option<JoinHandle<()>>,
 }
 
-/// What the thread is told.
+/// Requests to the thread.
 #[derive(Debug, Default)]
 struct Orders {
     ends: AtomicBool,
-    /// To be called once.
+    /// Function to be called once.
     call: Mutex<Option<fn()>>,
 }
 
 impl Reaper {
-    /// Starts the thread, which asks `clock` for the time. A keyspace needs only one.
+    /// Starts the thread, which asks `clock` for the time. A keyspace needs only one reaper.
     ///
     /// # Errors
     ///
@@ -77,7 +77,7 @@ impl Reaper {
         Ok(reaper)
     }
 
-    /// One without a thread, and what the thread does: for simulations.
+    /// Returns a reaper without a thread, and the body of the thread: for simulations.
     #[doc(hidden)]
     pub fn prepare(
         keyspace: Arc<Keyspace>,
@@ -90,15 +90,15 @@ impl Reaper {
         (reaper, move || run(&keyspace, &*clock, &orders))
     }
 
-    /// Has the thread call this soon: an allocator may want to be told by the thread itself to give back what was
-    /// freed there.
+    /// Has the thread call this function soon: some allocators release a thread's freed memory only on request of
+    /// that thread.
     pub fn call(&self, this: fn()) {
         *self.orders.call.lock() = Some(this);
         self.wake();
     }
 
-    /// Makes the reaper look at the clock again. Only for clocks that are set by hand: the reaper
-    /// wakes by itself for earlier deadlines and for lazy-free items.
+    /// Makes the reaper read the clock again. Only for clocks that are set by hand: the reaper wakes by itself for
+    /// earlier deadlines and for lazy-free items.
     pub fn wake(&self) {
         self.keyspace.reaper_wakeup.notify();
     }
@@ -128,7 +128,7 @@ fn run(keyspace: &Keyspace, clock: &dyn Clock, orders: &Orders) {
         let waiters_left = forget_others(&mut locks);
         let watches_left = end_dropped(&mut locks);
         if keyspace.cached.is_congested() {
-            // The keys that it would remove are invisible, or can wait: there would be more to tell.
+            // The keys to remove are invisible, or can wait: removing them would add more notices.
             drop(locks);
             keyspace.reaper_wakeup.sleep(Duration::from_millis(GRANULARITY_MS as u64));
             continue;
@@ -144,7 +144,7 @@ fn run(keyspace: &Keyspace, clock: &dyn Clock, orders: &Orders) {
         };
         let trimmed = trim_cached_keys(&mut locks);
         let aged = age_some(&mut locks, now_ms);
-        // Those who waited for the removed keys are told now, not after the sleep.
+        // Clients that waited for the removed keys are told now, not after the sleep.
         drop(locks);
         let left = [waiters_left, watches_left, expired, trimmed, aged];
         if left.contains(&Left::Something) || evicted == Evicted::Some {
@@ -159,8 +159,8 @@ fn run(keyspace: &Keyspace, clock: &dyn Clock, orders: &Orders) {
 
 fn sleep(keyspace: &Keyspace, now_ms: i64) {
     let sleep_ms = sleep_ms(keyspace, now_ms);
-    // A deadline that comes less than the granularity before the end of the sleep can wait for it. The first
-    // deadline of all wakes the reaper in any case: from then on it looks at the clock more often.
+    // A deadline less than the granularity before the end of the sleep can wait for it. The first deadline of all
+    // always wakes the reaper: from then on it reads the clock more often.
     let is_watching = keyspace.next_deadline_ms().is_some();
     let until_ms = if is_watching { now_ms + sleep_ms - GRANULARITY_MS } else { NO_DEADLINE };
     keyspace.reaper_wakeup.announce_sleep(until_ms);
@@ -169,8 +169,8 @@ fn sleep(keyspace: &Keyspace, now_ms: i64) {
     }
 }
 
-/// How long to sleep: until the earliest deadline, but not so long that the clock is not looked at, or until the
-/// next round of aging.
+/// Returns the time to sleep: until the earliest deadline or the next round of aging, but not too long without
+/// reading the clock.
 fn sleep_ms(keyspace: &Keyspace, now_ms: i64) -> i64 {
     let aging_ms = keyspace.aging.due_in_ms(now_ms);
     let deadline_ms = keyspace
@@ -180,13 +180,13 @@ fn sleep_ms(keyspace: &Keyspace, now_ms: i64) -> i64 {
     aging_ms.min(deadline_ms).max(GRANULARITY_MS)
 }
 
-/// Removes all keys whose deadline has come: what the reaper does, for keyspaces without one. The lock
-/// of a shard is released after every few keys.
+/// Removes all expired keys, as the reaper does; for keyspaces without one. The lock of a shard is released after
+/// every few keys.
 pub fn expire_due(locks: &mut ShardLocks<'_>, now_ms: i64) {
     while expire_some(locks, now_ms) == Left::Something {}
 }
 
-/// One round over all shards, a batch of keys from each.
+/// Does one round over all shards, a batch of keys from each.
 fn expire_some(locks: &mut ShardLocks<'_>, now_ms: i64) -> Left {
     let mut left = Left::Nothing;
     let keyspace = locks.keyspace();
@@ -207,13 +207,13 @@ fn expire_some(locks: &mut ShardLocks<'_>, now_ms: i64) -> Left {
     left
 }
 
-/// Removes keys of one shard whose deadline has come, in the order of their deadlines, until
-/// none is left or [`EXPIRE_BATCH`] items of the heaps were handled.
+/// Removes expired keys of one shard, in the order of their deadlines, until none is left or [`EXPIRE_BATCH`] heap
+/// items were handled.
 fn expire_shard(locks: &mut ShardLocks<'_>, index: usize, now_ms: i64) -> Left {
     let keyspace = locks.keyspace();
     for _ in 0..EXPIRE_BATCH {
         let due = next_due(locks.held(index), now_ms);
-        // Another server may decide about it by now.
+        // By now another server may decide about expiry.
         let Some((db, what)) = due.filter(|_| !keyspace.is_following()) else { break };
         let mut db = locks.shard_db(index, db, now_ms);
         match what {
@@ -227,14 +227,14 @@ fn expire_shard(locks: &mut ShardLocks<'_>, index: usize, now_ms: i64) -> Left {
     if is_due { Left::Something } else { Left::Nothing }
 }
 
-/// What is due.
+/// Kind of a due deadline.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 enum Due {
     Key,
     Fields,
 }
 
-/// The database of a shard with the earliest deadline, if that has come, and what it is that of.
+/// Returns the database of a shard with the earliest deadline, if that has passed, and its kind.
 fn next_due(held: &Held<'_>, now_ms: i64) -> Option<(DbIndex, Due)> {
     let times = held.shard.dbs().flat_map(|(db, data)| {
         let key = data.deadlines.next_ms().map(|time_ms| (time_ms, db, Due::Key));

@@ -1,9 +1,9 @@
-//! Going through the keys of a database, and drawing one.
+//! Visits the keys of a database, and draws random ones.
 //!
-//! A scan cursor is a point on the axis of the hash: the shard above, the position in its table,
-//! which has [`POSITION_BITS`], below. Everything before the point was visited and nothing after
-//! it. Shards never change their number and a table keeps its order while it grows and shrinks, so
-//! a key that is there from the first to the last call is visited exactly once.
+//! A scan cursor is a position in the order of the hash: the shard in the upper bits, the position in its table in
+//! the lower [`POSITION_BITS`]. Everything before it was visited, and nothing after it. Shards never change their
+//! number, and a table keeps its order while it grows and shrinks. So a key that exists from the first to the last
+//! call is visited exactly once.
 
 use crate::access::shard_locks::ShardLocks;
 use crate::change::Removal;
@@ -15,21 +15,20 @@ use crate::random::mix;
 /// Bits of a position in a table.
 const POSITION_BITS: u32 = 48;
 
-/// So many keys whose deadline has come are drawn on a replica before one is returned, if there may be no others.
+/// Number of expired keys drawn on a replica before one is returned, if there may be no others.
 const EXPIRED_SEEN_MAX: u32 = 100;
 
-/// Visits some keys of a database and returns where to go on: SCAN. Begins at cursor 0, and
-/// the cursor 0 is returned after the last key.
+/// Visits some keys of a database and returns the next cursor: SCAN. Begins at cursor 0, and returns 0 after the last
+/// key.
 ///
-/// Visits at least `count` keys unless it comes to the end, and then goes on to the end of a
-/// bucket, a dozen keys more. Keys whose deadline has come are left out. The lock of a shard is
-/// held while its keys are visited.
+/// Visits at least `count` keys, unless it reaches the end, and continues to the end of a bucket, up to a dozen keys
+/// more. Expired keys are skipped. A shard is locked while its keys are visited.
 ///
-/// Ends before a busy shard, if the locks are a worker's.
+/// Stops before a busy shard, if these are a worker's locks.
 ///
 /// # Errors
 ///
-/// [`Busy`] if it is the first one; then nothing was visited.
+/// [`Busy`] if the first shard is busy; then nothing was visited.
 pub fn try_scan(
     locks: &mut ShardLocks<'_>,
     db: DbIndex,
@@ -41,7 +40,7 @@ pub fn try_scan(
     let keyspace = locks.keyspace();
     let mut position = cursor & ((1 << POSITION_BITS) - 1);
     let mut visited = 0;
-    // A cursor that no scan has returned may name a shard that does not exist: that is the end.
+    // A cursor that no scan has returned may name a shard that does not exist: treat it as the end.
     for index in (cursor >> POSITION_BITS) as usize..keyspace.shard_count() {
         match locks.reach_shard(index) {
             Err(_) if visited > 0 => return Ok((index as u64) << POSITION_BITS),
@@ -69,7 +68,7 @@ pub fn try_scan(
     Ok(0)
 }
 
-/// Does what [`try_scan`] does, for threads that may wait.
+/// Like [`try_scan`], for threads that may wait.
 pub fn scan(
     locks: &mut ShardLocks<'_>,
     db: DbIndex,
@@ -81,8 +80,8 @@ pub fn scan(
     try_scan(locks, db, cursor, count, now_ms, visit).expect("it waits")
 }
 
-/// Visits at least `count` keys of a database in one shard, from a position on, and returns
-/// where to go on, 0 after the last key. The shard stays locked.
+/// Visits at least `count` keys of a database in one shard from a position on. Returns the next position, 0 after the
+/// last key. The shard stays locked.
 pub(crate) fn scan_shard(
     locks: &mut ShardLocks<'_>,
     db: DbIndex,
@@ -105,12 +104,12 @@ pub(crate) fn scan_shard(
     }
 }
 
-/// Visits all keys of a database: KEYS. One shard after the other is locked, so that this is no
-/// picture of one moment, unless all shards are locked already.
+/// Visits all keys of a database: KEYS. Locks one shard after the other, so the result is not as of one moment,
+/// unless all shards are already locked.
 ///
 /// # Errors
 ///
-/// [`Busy`] if the locks are a worker's and comes upon a busy shard; some keys were visited then.
+/// [`Busy`] if these are a worker's locks and a shard is busy; some keys were visited then.
 pub fn try_for_each_entry(
     locks: &mut ShardLocks<'_>,
     db: DbIndex,
@@ -128,7 +127,7 @@ pub fn try_for_each_entry(
     Ok(())
 }
 
-/// Does what [`try_for_each_entry`] does, for threads that may wait.
+/// Like [`try_for_each_entry`], for threads that may wait.
 pub fn for_each_entry(
     locks: &mut ShardLocks<'_>,
     db: DbIndex,
@@ -138,13 +137,13 @@ pub fn for_each_entry(
     try_for_each_entry(locks, db, now_ms, visit).expect("it waits");
 }
 
-/// A key of the database, each about equally likely if `random` is a random number: RANDOMKEY.
-/// `None` if there is no key. While another server decides what expires, and all keys have deadlines, a key whose
-/// deadline has come is returned after a hundred of them, as in Redis.
+/// Returns a random key of the database, each about equally likely: RANDOMKEY. `None` if there is no key. While
+/// another server decides about expiry and all keys have deadlines, an expired key is returned after a hundred
+/// attempts, as in Redis.
 ///
 /// # Errors
 ///
-/// [`Busy`] if the locks are a worker's and the key would be in a busy shard.
+/// [`Busy`] if these are a worker's locks and the key would be in a busy shard.
 pub fn try_random_key(
     locks: &mut ShardLocks<'_>,
     db: DbIndex,
@@ -153,8 +152,8 @@ pub fn try_random_key(
 ) -> Result<Option<Vec<u8>>, Busy> {
     let mut random = random;
     let mut expired_seen = 0;
-    // Every turn ends the search, or removes a key that has expired, or was too late for one
-    // that another thread removed. Where nothing is removed, it finds a key without a deadline in the end.
+    // Every turn ends the search, removes an expired key, or was too late for a key that another thread removed. If
+    // nothing is removed, it eventually finds a key without a deadline.
     loop {
         let Some(index) = random_shard(locks, db, random) else { return Ok(None) };
         let keyspace = locks.keyspace();
@@ -178,7 +177,7 @@ pub fn try_random_key(
     }
 }
 
-/// Does what [`try_random_key`] does, for threads that may wait.
+/// Like [`try_random_key`], for threads that may wait.
 pub fn random_key(
     locks: &mut ShardLocks<'_>,
     db: DbIndex,
@@ -188,7 +187,7 @@ pub fn random_key(
     try_random_key(locks, db, random, now_ms).expect("it waits")
 }
 
-/// A shard, each with a probability in proportion to its keys.
+/// Returns a random shard, with a probability in proportion to its keys.
 fn random_shard(locks: &ShardLocks<'_>, db: DbIndex, random: u64) -> Option<usize> {
     let counts = locks.keyspace().slots.iter().map(|slot| slot.stats.dbs.get(db).keys.get());
     let total: u64 = counts.clone().sum();
@@ -201,6 +200,6 @@ fn random_shard(locks: &ShardLocks<'_>, db: DbIndex, random: u64) -> Option<usiz
         rank -= count;
         last = Some(index);
     }
-    // Only when keys went away between the sum and the search.
+    // Only if keys were removed between the sum and the search.
     last
 }

@@ -1,4 +1,4 @@
-//! Registering waiters, finding those of a key, and forgetting them.
+//! Registers, finds and removes waiters.
 
 use std::any::Any;
 use std::sync::Arc;
@@ -13,8 +13,8 @@ use crate::planted::{self, Fault};
 use crate::registries::reaper_wakeup::Left;
 use crate::registries::waiters::{Claimed, Sequence, UnservedKeys, WaitKey, Waiter, WaiterState};
 
-/// Leaves it to the reaper to take a waiter out of all queues that has its answer: for callers that may hold
-/// shards. A second call does nothing.
+/// Has the reaper remove an answered waiter from all queues: for callers that may have shards locked. A second call
+/// does nothing.
 pub fn forget_waiter_later(keyspace: &Keyspace, waiter: &Arc<Waiter>) {
     if !waiter.is_forgotten.swap(true, Ordering::Relaxed) {
         leave_to_reaper(keyspace, waiter);
@@ -26,8 +26,7 @@ fn leave_to_reaper(keyspace: &Keyspace, waiter: &Arc<Waiter>) {
     keyspace.reaper_wakeup.notify();
 }
 
-/// Leaves a key to the next call of [`take_unserved`], because it is in a busy shard. No thread is
-/// told.
+/// Leaves a key to the next call of [`take_unserved`], because it is in a busy shard. No thread is woken.
 pub fn leave_unserved(locks: &mut ShardLocks<'_>, key: WaitKey) {
     if planted::is(Fault::BusyKeysStayUnserved) {
         return;
@@ -35,7 +34,7 @@ pub fn leave_unserved(locks: &mut ShardLocks<'_>, key: WaitKey) {
     locks.keyspace().unserved.keys.lock().left.add(key);
 }
 
-/// Takes over what others have changed and not served.
+/// Takes over keys that others have changed and not served.
 pub fn take_unserved(locks: &mut ShardLocks<'_>) {
     let UnservedKeys { handed_over, left } =
         std::mem::take(&mut *locks.keyspace().unserved.keys.lock());
@@ -46,8 +45,8 @@ pub fn take_unserved(locks: &mut ShardLocks<'_>) {
     }
 }
 
-/// Claims the first of those who wait for a key, came `after`, and are in question. Where the key is gone, only
-/// those are that mind. A worker reaches the shard of the key first.
+/// Claims the first eligible waiter for a key after `after`. If the key is gone, only waiters that must be told are
+/// eligible. A worker must reach the shard of the key first.
 pub fn claim_waiter(
     locks: &mut ShardLocks<'_>,
     key: &WaitKey,
@@ -68,8 +67,8 @@ pub fn claim_waiter(
     claimed.map(Arc::clone)
 }
 
-/// Takes a waiter that has its answer out of all queues. A second call does nothing, and needs no shard. Busy shards
-/// are left to the reaper.
+/// Removes an answered waiter from all queues. A second call does nothing, and needs no shard. Busy shards are left
+/// to the reaper.
 pub fn forget_waiter(locks: &mut ShardLocks<'_>, waiter: &Arc<Waiter>) {
     if waiter.is_forgotten.swap(true, Ordering::Relaxed) {
         return;
@@ -79,7 +78,7 @@ pub fn forget_waiter(locks: &mut ShardLocks<'_>, waiter: &Arc<Waiter>) {
     }
 }
 
-/// Takes waiters out of their queues that other threads could not. Whether some are left.
+/// Removes waiters from queues that other threads could not lock. Returns whether some are left.
 pub(crate) fn forget_others(locks: &mut ShardLocks<'_>) -> Left {
     let mut left = std::mem::take(&mut *locks.keyspace().forgotten.0.lock());
     left.retain(|waiter| !try_forget(locks, waiter));
@@ -90,9 +89,9 @@ pub(crate) fn forget_others(locks: &mut ShardLocks<'_>) -> Left {
     Left::Busy
 }
 
-/// Registers a waiter for `keys` of a database, which has looked under the same locks and
-/// found nothing. `about` is for the thread that serves it. Under an undo log a rollback takes it out again;
-/// until the commit no other thread must know of it.
+/// Registers a waiter for `keys` of a database, which it has checked under the same locks and found empty. `about` is
+/// data for the thread that serves it. Under an undo log a rollback removes it again; until the commit no other
+/// thread must know of it.
 ///
 /// # Panics
 ///

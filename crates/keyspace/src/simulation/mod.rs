@@ -1,15 +1,14 @@
-//! Threads of which one runs at a time, and a seed decides which.
+//! Runs threads one at a time, in an order that a seed determines.
 //!
-//! The threads of a [`Simulation`] are threads of the system. Only one of them has the turn, and passes it on at the
-//! places where threads meet (`interleaving`): before it takes a lock, when it finds one taken, when it waits for
-//! another thread, and where it says so. A generator of random numbers chooses the next one. Time is simulated as well:
-//! a little passes at each place, now and then much, and when all threads wait it is the time at which the first of
-//! them has waited long enough. So the seed determines the run, and a run that fails can be repeated.
+//! The threads of a [`Simulation`] are threads of the system. Only one of them has the turn. It passes the turn on at
+//! the points where threads interact (`interleaving`): before it takes a lock, when it finds one taken, when it waits
+//! for another thread, and at explicit points. A random number generator chooses the next one. Time is simulated as
+//! well: it advances a little at each point, and sometimes much. When all threads wait, it advances to the first
+//! timeout. So the seed determines the run, and a failed run can be repeated.
 //!
 //! Other threads of the process are not affected.
 //!
-//! A thread that has failed, or a simulation that does not go on, leaves its threads where they stand: they are never
-//! called again.
+//! After a failure of a thread, or a deadlock, the simulation's threads stay suspended forever.
 
 mod schedule;
 
@@ -24,14 +23,14 @@ use parking_lot::{Condvar, Mutex, MutexGuard};
 
 use self::schedule::{Schedule, Standing};
 
-/// Tells whether a thread that waits may go on.
+/// Condition on which a waiting thread may continue.
 pub type IsDue = Arc<dyn Fn() -> bool + Send + Sync>;
 
-/// When simulated time begins, in Unix milliseconds.
+/// Begin of simulated time, in Unix milliseconds.
 pub const BEGINS_UNIX_MS: i64 = 1_700_000_000_000;
 
-/// So long the thread that has the turn may go without passing a place, in real time: it waits for something that the
-/// simulation does not know.
+/// Maximum real time of a turn without passing a point. Beyond it, the thread waits for something unknown to the
+/// simulation.
 const SILENCE_MAX: Duration = Duration::from_secs(60);
 
 /// No thread has the turn.
@@ -39,7 +38,7 @@ const NOBODY: usize = usize::MAX;
 
 static BEGIN: LazyLock<Instant> = LazyLock::new(Instant::now);
 
-/// See the module.
+/// A simulation; see the head of this file.
 pub struct Simulation {
     stage: Arc<Stage>,
     threads: Vec<JoinHandle<()>>,
@@ -50,11 +49,11 @@ struct Stage {
     schedule: Mutex<Schedule>,
     /// The thread that has the turn.
     turn: AtomicUsize,
-    /// It has ended.
+    /// Signals its end.
     ended: Condvar,
 }
 
-/// The seat of a thread.
+/// Handle of a thread in the simulation.
 struct Seat {
     stage: Arc<Stage>,
     index: usize,
@@ -67,16 +66,17 @@ thread_local! {
 /// Report of a simulation.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Course {
-    /// Places that were passed.
+    /// Number of points that were passed.
     pub steps: u64,
-    /// Of all that was decided: the same in each run with the same seed.
+    /// Checksum of all decisions: equal in each run with the same seed.
     pub checksum: u64,
     /// Simulated time that has passed.
     pub nanos: u64,
 }
 
 impl Simulation {
-    /// One without threads, whose course the seed determines. It fails if it has not ended after so many steps.
+    /// Returns a simulation without threads. The seed determines its course. It fails if it has not ended after
+    /// `steps_max` steps.
     #[must_use]
     pub fn new(seed: u64, steps_max: u64) -> Self {
         let schedule = Mutex::new(Schedule::new(seed, steps_max));
@@ -88,7 +88,7 @@ impl Simulation {
     ///
     /// # Panics
     ///
-    /// If the system has no thread to give.
+    /// If the system has no more threads.
     pub fn spawn(&mut self, name: &str, body: impl FnOnce() + Send + 'static) {
         let index = self.threads.len();
         let stage = Arc::clone(&self.stage);
@@ -109,7 +109,7 @@ impl Simulation {
     ///
     /// # Errors
     ///
-    /// The failure, and what happened last.
+    /// The failure, and the last events.
     pub fn run(self) -> Result<Course, String> {
         LazyLock::force(&BEGIN);
         let mut schedule = self.stage.schedule.lock();
@@ -146,7 +146,7 @@ impl Stage {
         }
     }
 
-    /// Gives the turn to the thread that is chosen. No thread has it if the simulation has ended.
+    /// Passes the turn to the chosen thread. No thread has it after the end of the simulation.
     fn pass_on(&self, schedule: &mut Schedule) {
         match schedule.choose() {
             Some(next) => {
@@ -160,7 +160,7 @@ impl Stage {
         }
     }
 
-    /// The thread of this seat stands like that from now on, until it has the turn again.
+    /// Sets the state of this thread, until it has the turn again.
     fn stand(&self, index: usize, place: &'static str, standing: Standing) {
         let mut schedule = self.schedule.lock();
         if schedule.step(index, place, standing) {
@@ -195,7 +195,7 @@ fn here<R>(body: impl FnOnce(&Stage, usize) -> R) -> Option<R> {
     Some(body(&stage, index))
 }
 
-/// `true` if this thread belongs to a simulation.
+/// Returns true if this thread belongs to a simulation.
 #[must_use]
 pub fn is_here() -> bool {
     here(|_, _| ()).is_some()
@@ -206,7 +206,7 @@ pub fn pass(place: &'static str) {
     here(|stage, index| stage.stand(index, place, Standing::Ready));
 }
 
-/// A random number below `bound`, of the simulation of this thread.
+/// Returns a random number below `bound`, from this thread's simulation.
 ///
 /// # Panics
 ///
@@ -216,7 +216,7 @@ pub fn random_below(bound: u64) -> u64 {
     here(|stage, _| stage.schedule.lock().below(bound)).expect("a thread of a simulation")
 }
 
-/// A random word of the simulation of this thread.
+/// Returns a random word from this thread's simulation.
 pub(crate) fn random_word() -> Option<u64> {
     here(|stage, _| {
         let half = || stage.schedule.lock().below(1 << 32);
@@ -224,7 +224,7 @@ pub(crate) fn random_word() -> Option<u64> {
     })
 }
 
-/// Nanoseconds since the simulation of this thread has begun.
+/// Returns the nanoseconds since the beginning of this thread's simulation.
 #[must_use]
 pub fn nanos() -> Option<u64> {
     here(|stage, _| stage.schedule.lock().now())
@@ -234,7 +234,7 @@ pub(crate) fn instant() -> Option<Instant> {
     Some(*BEGIN + Duration::from_nanos(nanos()?))
 }
 
-/// The time of day in the simulation of this thread.
+/// Returns the time of day in this thread's simulation.
 #[must_use]
 pub fn unix_ms() -> Option<i64> {
     Some(BEGINS_UNIX_MS + (nanos()? / 1_000_000) as i64)
@@ -264,7 +264,7 @@ pub fn wait_until(place: &'static str, until: Option<u64>, is_due: IsDue) {
     here(waits).expect("a thread of a simulation");
 }
 
-/// The name by which those that wait for something are found.
+/// Returns the name that identifies the object of a wait.
 pub(crate) fn name<T>(of: &T) -> usize {
     std::ptr::from_ref(of).addr()
 }
@@ -294,9 +294,9 @@ pub(crate) fn try_lock_for<T>(mutex: &Mutex<T>, time: Duration) -> Option<MutexG
     })?
 }
 
-/// A lock of a shard was released.
+/// Wakes waiting threads after a shard was unlocked.
 pub(crate) fn unlocked(mutex: usize) {
-    // Those that wait go on even if this thread unwinds.
+    // Waiting threads continue even if this thread unwinds.
     let _ = SEAT.try_with(|seat| {
         if let Some(seat) = &*seat.borrow() {
             seat.stage.schedule.lock().wake(mutex, usize::MAX);
@@ -305,7 +305,7 @@ pub(crate) fn unlocked(mutex: usize) {
     pass("unlock");
 }
 
-/// `Some(true)` if it was notified; `None` if this thread belongs to no simulation.
+/// Waits; `Some(true)` if notified; `None` if this thread belongs to no simulation.
 pub(crate) fn wait<T>(
     on: usize,
     guard: &mut MutexGuard<'_, T>,
@@ -320,7 +320,7 @@ pub(crate) fn wait<T>(
     })
 }
 
-/// Wakes so many of those that wait for what has this name.
+/// Wakes up to `count` threads that wait for the object of this name.
 pub(crate) fn notify(on: usize, count: usize) {
     here(|stage, _| stage.schedule.lock().wake(on, count));
 }

@@ -1,4 +1,4 @@
-//! The thread that has the turn, and the time.
+//! The thread that has the turn, and the simulated time.
 
 use std::collections::VecDeque;
 use std::thread::Thread;
@@ -6,25 +6,25 @@ use std::time::Duration;
 
 use super::{Course, IsDue};
 
-/// Events that are kept, to be shown after a failure.
+/// Number of events to show after a failure.
 const REMEMBERED: usize = 160;
 
-/// A thread that has passed one place so many times, and no other, may never end.
+/// Number of consecutive passes of one point after which a thread may be in an endless loop.
 const ENDLESS_MIN: u32 = 40;
 
-/// It may pass so often before it is only waited for time: what others have told it takes effect.
+/// Steps of such threads, and no others, before simulated time may advance to the first timeout.
 const BEFORE_HASTE: u32 = 3;
 
-/// While all others wait, the time until the first has waited long enough passes at once, if that is so soon.
+/// Maximum advance of simulated time in this case, in nanoseconds.
 const HASTE_MAX: u64 = 60_000_000_000;
 
-/// State of a thread that has not the turn.
+/// State of a thread that does not have the turn.
 pub(super) enum Standing {
     /// It can go on.
     Ready,
-    /// It waits until it is woken by this name, or until then.
+    /// It waits until it is woken by this name, or until a time.
     Asleep { on: usize, until: Option<u64> },
-    /// It waits until this is due, or until then.
+    /// It waits until this condition holds, or until a time.
     Looks { is_due: IsDue, until: Option<u64> },
     /// It has ended.
     Ended,
@@ -43,9 +43,9 @@ struct Actor {
     name: String,
     thread: Thread,
     standing: Standing,
-    /// It did not wait until its time was up.
+    /// True if it was woken before its timeout.
     was_woken: bool,
-    /// The place that it has passed last, and how often in a row.
+    /// Last point that it passed, and how often in a row.
     place: &'static str,
     passed: u32,
 }
@@ -64,11 +64,11 @@ pub(super) struct Schedule {
     steps: u64,
     steps_max: u64,
     checksum: u64,
-    /// Of so many times that a thread may go on, it has to leave the turn to another once.
+    /// One in this many times, a thread that could continue must pass the turn on.
     stays: u64,
-    /// Of so many steps one takes long.
+    /// One in this many steps takes long.
     leaps: u64,
-    /// Steps of threads that may never end since another one has made one.
+    /// Number of steps of possibly endless threads since the last step of another one.
     alone: u32,
     last: VecDeque<(usize, &'static str, u64)>,
     failure: Option<String>,
@@ -89,7 +89,7 @@ impl Schedule {
             last: VecDeque::new(),
             failure: None,
         };
-        // Some runs change threads at each place, others seldom: faults differ in what they need.
+        // Some runs switch threads at each point, others seldom: faults need different orders.
         schedule.stays = [2, 4, 12][schedule.below(3) as usize];
         schedule.leaps = [16, 64, 256][schedule.below(3) as usize];
         schedule
@@ -101,7 +101,7 @@ impl Schedule {
         self.actors.push(Actor { name, thread, standing, was_woken, place, passed });
     }
 
-    /// The next number of splitmix64.
+    /// Returns the next number of splitmix64.
     fn random(&mut self) -> u64 {
         self.random = self.random.wrapping_add(0x9e37_79b9_7f4a_7c15);
         let mut mixed = self.random;
@@ -142,7 +142,7 @@ impl Schedule {
         self.failure.get_or_insert_with(|| text.to_owned());
     }
 
-    /// A thread passes a place. Whether it keeps the turn.
+    /// Records that a thread passes a point. Returns true if it keeps the turn.
     pub(super) fn step(&mut self, index: usize, place: &'static str, standing: Standing) -> bool {
         self.steps += 1;
         self.now += 200 + self.below(8_000);
@@ -173,7 +173,7 @@ impl Schedule {
         is_ready && !actor.is_endless() && self.failure.is_none() && self.below(self.stays) != 0
     }
 
-    /// Wakes so many of those that wait for this name, at random.
+    /// Wakes up to `count` random threads that wait for this name.
     pub(super) fn wake(&mut self, name: usize, count: usize) {
         let waits =
             |actor: &Actor| matches!(actor.standing, Standing::Asleep { on, .. } if on == name);
@@ -191,13 +191,13 @@ impl Schedule {
             || self.actors.iter().all(|actor| matches!(actor.standing, Standing::Ended))
     }
 
-    /// The thread that gets the turn; `None` if there is none.
+    /// Returns the thread that gets the turn; `None` if there is none.
     pub(super) fn choose(&mut self) -> Option<usize> {
         while !self.has_ended() {
             let (endless, may): (Vec<usize>, Vec<usize>) = (0..self.actors.len())
                 .filter(|index| self.may_go_on(*index))
                 .partition(|index| self.actors[*index].is_endless());
-            // Those that may never end seldom keep others waiting.
+            // Possibly endless threads seldom delay others.
             let (first, then) = match self.below(16) {
                 0 => (endless.clone(), may),
                 _ => (may, Vec::new()),
@@ -234,7 +234,7 @@ impl Schedule {
         }
     }
 
-    /// One of these that need not wait, if there is one.
+    /// Returns one of these that need not wait, if there is one.
     fn choose_of(&mut self, mut all: Vec<usize>) -> Option<usize> {
         while !all.is_empty() {
             let chosen = self.below(all.len() as u64) as usize;
@@ -260,7 +260,7 @@ impl Schedule {
         }
     }
 
-    /// The states of the threads, and what happened last: places that a thread passed in a row are in one line.
+    /// Describes the states of the threads and the last events: points that a thread passed in a row are on one line.
     fn describe(&self) -> String {
         let mut text = String::new();
         for actor in &self.actors {

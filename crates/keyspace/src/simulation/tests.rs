@@ -11,8 +11,7 @@ use crate::interleaving::{self, Condvar};
 
 const STEPS_MAX: u64 = 100_000;
 
-/// Threads that add to a number, each by reading and then writing it; `locks` if it is a shard's lock that keeps the
-/// others out.
+/// Runs threads that increment a number by a read and a write. With `locks`, a shard's lock excludes the others.
 fn count(seed: u64, locks: bool) -> (Course, i64) {
     let options = Options { shards: 1, ..Options::default() };
     let keyspace = Arc::new(Keyspace::new(options).unwrap());

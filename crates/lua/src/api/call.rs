@@ -31,14 +31,14 @@ pub(super) unsafe extern "C-unwind" fn pcall(state: *mut lua_State) -> c_int {
     1
 }
 
-/// What is on top of the stack.
+/// The value on top of the stack.
 enum Reply {
     Value,
     Error,
 }
 
-/// Runs the command on the stack, and pushes its reply. Raises nothing but a stop, and what Lua raises when memory
-/// runs out; so nothing is owned here.
+/// Runs the command on the stack, and pushes its reply. It raises only a stop, and Lua's error of exhausted memory; so
+/// nothing is owned here.
 unsafe fn run(state: *mut lua_State) -> Reply {
     // SAFETY: called by a function that Lua has called, with the command as arguments.
     unsafe {

@@ -38,7 +38,7 @@ const OF_FUNCTIONS: [(&CStr, lua_CFunction); 9] = [
     (c"acl_check_cmd", access::acl_check_cmd),
 ];
 
-/// What scripts have beside it.
+/// Additional functions for scripts.
 const OF_SCRIPTS: [(&CStr, lua_CFunction); 3] = [
     (c"replicate_commands", settings::replicate_commands),
     (c"breakpoint", settings::breakpoint),

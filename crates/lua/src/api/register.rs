@@ -12,7 +12,7 @@ use crate::shared::{Shared, enter, leave, raise_stop};
 use crate::shebang::Flags;
 use crate::values::{bytes, raise};
 
-/// What the arguments say so far.
+/// Arguments read so far.
 #[derive(Default)]
 struct Arguments {
     name: Option<Vec<u8>>,
@@ -92,8 +92,8 @@ unsafe fn read_positional(state: *mut lua_State) -> Result<Arguments, &'static s
 
 unsafe fn read_named(state: *mut lua_State) -> Result<Arguments, &'static str> {
     let mut arguments = Arguments::default();
-    // SAFETY: there is one argument, a table. Keys are read from copies, for a number that is read as a string
-    // becomes one, which would confuse `lua_next`.
+    // SAFETY: there is one argument, a table. Keys are read from copies: reading a number as a string converts it,
+    // which would confuse `lua_next`.
     unsafe {
         lua_pushnil(state);
         while lua_next(state, 1) != 0 {
@@ -110,7 +110,7 @@ unsafe fn read_named(state: *mut lua_State) -> Result<Arguments, &'static str> {
     Ok(arguments)
 }
 
-/// Takes the value at index 3.
+/// Reads the value at index 3.
 unsafe fn read_member(
     state: *mut lua_State,
     key: &[u8],

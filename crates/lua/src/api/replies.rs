@@ -11,7 +11,7 @@ use crate::sha1::sha1_in_pieces;
 use crate::shared::{enter, leave, raise_stop, work};
 use crate::values::{bytes, push_bytes, push_error, raise, string};
 
-/// The only argument, if it is a string.
+/// Returns the only argument, if it is a string.
 unsafe fn only_string<'a>(state: *mut lua_State) -> Option<&'a [u8]> {
     // SAFETY: called by a function that Lua has called.
     unsafe { if lua_gettop(state) == 1 { string(state, 1) } else { None } }
@@ -34,7 +34,7 @@ pub(super) unsafe extern "C-unwind" fn error_reply(state: *mut lua_State) -> c_i
     1
 }
 
-/// The text of an error without the dash that it may begin with, and with a kind: that is `ERR` for a single word.
+/// Returns the text of an error without a leading dash, and with a kind: `ERR` is added to a single word.
 fn with_kind(text: &[u8]) -> Vec<u8> {
     let text = trim_lines(text.strip_prefix(b"-").unwrap_or(text));
     match memchr(b' ', text) {
@@ -43,7 +43,7 @@ fn with_kind(text: &[u8]) -> Vec<u8> {
     }
 }
 
-/// Without the line ends around it.
+/// Trims line ends at both sides.
 fn trim_lines(text: &[u8]) -> &[u8] {
     let start = text.iter().position(|byte| !matches!(byte, b'\r' | b'\n')).unwrap_or(text.len());
     trim_line_end(&text[start..])

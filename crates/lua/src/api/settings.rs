@@ -1,4 +1,4 @@
-//! `redis.log`, `redis.setresp`, `redis.set_repl`, and what only old scripts call.
+//! `redis.log`, `redis.setresp`, `redis.set_repl`, and functions that only old scripts call.
 
 use std::ffi::c_int;
 
@@ -31,7 +31,7 @@ pub(super) unsafe extern "C-unwind" fn log(state: *mut lua_State) -> c_int {
         };
         enter(state);
         write_log(state, level, count);
-        // What was logged may have been too much for the host.
+        // The logged data may have been too much for the host.
         let is_stopped = look(state).is_err();
         if leave(state) || is_stopped {
             raise_stop(state);
@@ -40,7 +40,7 @@ pub(super) unsafe extern "C-unwind" fn log(state: *mut lua_State) -> c_int {
     0
 }
 
-/// Hands the arguments behind the level to the host, with spaces between them.
+/// Passes the arguments after the level to the host, joined with spaces.
 unsafe fn write_log(state: *mut lua_State, level: LogLevel, count: c_int) {
     let mut message = Vec::new();
     for index in 2..=count {
@@ -89,14 +89,14 @@ pub(super) unsafe extern "C-unwind" fn set_repl(state: *mut lua_State) -> c_int 
     0
 }
 
-/// Effects are what is logged, always.
+/// Always true: effects are always what is logged.
 pub(super) unsafe extern "C-unwind" fn replicate_commands(state: *mut lua_State) -> c_int {
     // SAFETY: called by Lua.
     unsafe { lua_pushboolean(state, 1) };
     1
 }
 
-/// There is no debugger.
+/// Always false: there is no debugger.
 pub(super) unsafe extern "C-unwind" fn breakpoint(state: *mut lua_State) -> c_int {
     // SAFETY: called by Lua.
     unsafe { lua_pushboolean(state, 0) };

@@ -1,4 +1,4 @@
-//! From a reply in RESP to a value of Lua.
+//! Converts a reply in RESP to a Lua value.
 
 use std::ffi::{CStr, c_int};
 
@@ -12,16 +12,17 @@ use tierce_wire::number::{parse_f64, parse_i64};
 
 use crate::values::{mark_counted, push_bytes, push_error};
 
-/// Replies may be nested so deep. Those of commands are not nested deeper than four.
+/// Maximum nesting of replies. Those of commands are nested at most four deep.
 const DEPTH_MAX: usize = 64;
 
-/// Shortest element of an aggregate, `_\r\n`. No table is made for more elements than there are bytes for.
+/// Length of the shortest element of an aggregate, `_\r\n`. No table is created for more elements than the bytes
+/// allow.
 const ELEMENT_LEN_MIN: usize = 3;
 
-/// It is not what a server replies.
+/// The bytes are not a valid reply.
 struct Malformed;
 
-/// Pushes a reply. What is no reply becomes an error.
+/// Pushes a reply. Malformed bytes become an error.
 ///
 /// # Safety
 ///
@@ -44,7 +45,7 @@ struct Reader<'a> {
 }
 
 impl<'a> Reader<'a> {
-    /// Takes a line, without its end.
+    /// Reads a line, without its end.
     #[inline]
     fn line(&mut self) -> Result<&'a [u8], Malformed> {
         let end = memchr(b'\r', self.rest).ok_or(Malformed)?;
@@ -53,7 +54,7 @@ impl<'a> Reader<'a> {
         Ok(line)
     }
 
-    /// Takes a line with a length; `None` for that of a null.
+    /// Reads a line with a length; `None` for that of a null.
     fn length(&mut self) -> Result<Option<usize>, Malformed> {
         match parse_i64(self.line()?).ok_or(Malformed)? {
             -1 => Ok(None),
@@ -61,7 +62,7 @@ impl<'a> Reader<'a> {
         }
     }
 
-    /// Takes as many bytes, and the end of line behind them.
+    /// Reads that many bytes, and the end of line after them.
     #[inline]
     fn bytes(&mut self, len: usize) -> Result<&'a [u8], Malformed> {
         let (bytes, rest) = self.rest.split_at_checked(len).ok_or(Malformed)?;
@@ -69,7 +70,7 @@ impl<'a> Reader<'a> {
         Ok(bytes)
     }
 
-    /// Takes a value, and pushes it.
+    /// Reads a value, and pushes it.
     unsafe fn push(&mut self, depth: usize) -> Result<(), Malformed> {
         let (&kind, rest) = self.rest.split_first().ok_or(Malformed)?;
         self.rest = rest;
@@ -118,7 +119,7 @@ impl<'a> Reader<'a> {
         Ok(())
     }
 
-    /// A table with the line in this field.
+    /// Pushes a table with the line in this field.
     unsafe fn in_field(&mut self, name: &CStr) -> Result<(), Malformed> {
         let line = self.line()?;
         // SAFETY: the text is taken by the table.
@@ -179,7 +180,7 @@ impl<'a> Reader<'a> {
         Ok(())
     }
 
-    /// Room in a table for `len` elements, as far as there can be so many.
+    /// Returns the initial size of a table for `len` elements, bounded by the remaining bytes.
     fn room(&self, len: usize) -> c_int {
         len.min(self.rest.len() / ELEMENT_LEN_MIN) as c_int
     }
@@ -244,10 +245,10 @@ impl<'a> Reader<'a> {
         }
     }
 
-    /// Attributes are not shown to scripts.
+    /// Skips an attribute, which scripts do not see.
     unsafe fn attribute(&mut self, depth: usize) -> Result<(), Malformed> {
         let len = self.length()?.ok_or(Malformed)?;
-        // SAFETY: what is pushed is taken, and then the value itself is pushed.
+        // SAFETY: the attribute's values are pushed and popped, and then the value itself is pushed.
         unsafe {
             for _ in 0..len.saturating_mul(2) {
                 self.push(depth)?;

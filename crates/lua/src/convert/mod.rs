@@ -1,8 +1,8 @@
-//! Values between the protocol and Lua.
+//! Conversion of values between the protocol and Lua.
 //!
 //! | RESP | Lua | back |
 //! |---|---|---|
-//! | integer | number | integers, the fraction cut off |
+//! | integer | number | integer, truncated |
 //! | bulk string | string | bulk string |
 //! | simple string | `{ok=…}` | simple string |
 //! | error | `{err=…}` | error |

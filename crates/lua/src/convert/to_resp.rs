@@ -1,4 +1,4 @@
-//! From a value of Lua to a reply in RESP.
+//! Converts a Lua value to a reply in RESP.
 
 use std::ffi::c_int;
 
@@ -13,34 +13,34 @@ use crate::memory::INSTRUCTIONS_PER_LOOK;
 use crate::shared::{count_error, look};
 use crate::values::{bytes, push_bytes, string};
 
-/// Tables may be nested so deep. A table that contains itself ends here as well.
+/// Maximum nesting of tables. It also ends a table that contains itself.
 const DEPTH_MAX: usize = 500;
 
 /// Longest reply, in bytes, in a machine whose memory is not limited.
 const REPLY_LEN_MAX: usize = 1 << 30;
 
-/// Why a value is not written as a reply.
+/// Reason why a value cannot be written as a reply.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Unwritable {
     /// It is nested too deep, or contains itself.
     TooDeep,
-    /// It is longer than scripts may use memory for.
+    /// It is longer than the script's memory limit allows.
     TooLong,
     /// The script is being stopped.
     Stopped,
 }
 
-/// How replies are written.
+/// Writer of a reply.
 pub(crate) struct Writer<'a> {
     state: *mut lua_State,
     encoder: Encoder<'a>,
-    /// What `redis.setresp` has chosen.
+    /// Protocol chosen by `redis.setresp`.
     of_script: Proto,
     len_max: usize,
     elements: u32,
 }
 
-/// Appends the value on top of the stack to `out`, and takes it. `true` if it is an error.
+/// Appends the value on top of the stack to `out`, and pops it. `true` if it is an error.
 ///
 /// # Safety
 ///
@@ -59,11 +59,11 @@ pub(crate) unsafe fn write_reply(
 }
 
 impl Writer<'_> {
-    /// Writes the value on top of the stack, and takes it.
+    /// Writes the value on top of the stack, and pops it.
     unsafe fn write(&mut self, depth: usize) -> Result<bool, Unwritable> {
         let state = self.state;
         let mut is_error = false;
-        // SAFETY: every kind leaves the stack as it was, and the value is taken then.
+        // SAFETY: every kind leaves the stack as it was, and then the value is popped.
         unsafe {
             match lua_type(state, -1) {
                 LUA_TSTRING => self.encoder.bulk(bytes(state, -1).unwrap_or_default()),
@@ -85,7 +85,7 @@ impl Writer<'_> {
         }
     }
 
-    /// To be called for each element of a table.
+    /// Checks the length of the reply. Must be called for each element of a table.
     fn check_length(&mut self) -> Result<(), Unwritable> {
         if self.encoder.out().len() > self.len_max {
             return Err(Unwritable::TooLong);
@@ -114,8 +114,8 @@ impl Writer<'_> {
         }
     }
 
-    /// How many elements the table on top has, if it has nothing else and they come in their order, as those of most
-    /// tables do. These need not be asked for each of the seven names.
+    /// Returns the number of elements of the table on top, if it is a plain list in order, as most tables are. Such a
+    /// table need not be searched for the seven special fields.
     unsafe fn count_list(&mut self) -> Option<c_int> {
         let state = self.state;
         let mut count = 0;
@@ -145,12 +145,12 @@ impl Writer<'_> {
         }
     }
 
-    /// Writes the table on top as what one of its fields says; `None` if there is no such field.
+    /// Writes the table on top by its special field; `None` if it has no such field.
     unsafe fn special(&mut self, depth: usize) -> Result<Option<bool>, Unwritable> {
         let state = self.state;
         // SAFETY: only reads.
         let top = unsafe { lua_gettop(state) };
-        // SAFETY: what is pushed is taken at the end.
+        // SAFETY: pushed values are popped at the end.
         let written = unsafe {
             if self.field(b"err") == LUA_TSTRING {
                 let begin = self.encoder.out().len() + 1;
@@ -188,14 +188,14 @@ impl Writer<'_> {
 
     /// Pushes a field of the table at `top`, and nothing else above it.
     unsafe fn field_below(&mut self, top: c_int, name: &[u8]) -> c_int {
-        // SAFETY: the caller has pushed above `top` only what it is done with.
+        // SAFETY: the caller no longer needs its values above `top`.
         unsafe {
             mlua_sys::lua_settop(self.state, top);
             self.field(name)
         }
     }
 
-    /// A line of text, with spaces for what would end it.
+    /// Writes a line of text, with spaces in place of line ends.
     fn line(&mut self, kind: u8, text: &[u8]) {
         let out = self.encoder.out();
         out.push(kind);
@@ -209,7 +209,7 @@ impl Writer<'_> {
         out.extend_from_slice(b"\r\n");
     }
 
-    /// The string on top. In version 2, a bulk string.
+    /// Writes the string on top. In RESP2, as a bulk string.
     unsafe fn big_number(&mut self) {
         // SAFETY: the caller has checked its type.
         let digits = unsafe { bytes(self.state, -1).unwrap_or_default() };
@@ -228,7 +228,7 @@ impl Writer<'_> {
         }
     }
 
-    /// The table on top, if it has the two fields.
+    /// Writes the table on top, if it has the two fields.
     unsafe fn verbatim(&mut self) -> bool {
         // SAFETY: two values are pushed, which the caller takes.
         unsafe {
@@ -240,7 +240,7 @@ impl Writer<'_> {
             else {
                 return false;
             };
-            // Three characters: others are cut off, and missing ones are zero bytes, as in Redis.
+            // The name has three characters: longer ones are truncated, and missing ones are zero bytes, as in Redis.
             let mut name = [0; 3];
             for (to, from) in name.iter_mut().zip(format) {
                 *to = *from;
@@ -250,7 +250,7 @@ impl Writer<'_> {
         }
     }
 
-    /// The pairs of the table on top.
+    /// Writes the pairs of the table on top.
     unsafe fn map(&mut self, depth: usize) -> Result<(), Unwritable> {
         let state = self.state;
         // SAFETY: each key is kept for `lua_next`, and written from a copy; the value is taken.
@@ -271,7 +271,7 @@ impl Writer<'_> {
         Ok(())
     }
 
-    /// The keys of the table on top.
+    /// Writes the keys of the table on top.
     unsafe fn set(&mut self, depth: usize) -> Result<(), Unwritable> {
         let state = self.state;
         // SAFETY: as for a map.
@@ -305,7 +305,7 @@ impl Writer<'_> {
         count
     }
 
-    /// The first `len` elements of the table on top.
+    /// Writes the first `len` elements of the table on top.
     unsafe fn array(&mut self, depth: usize, len: c_int) -> Result<bool, Unwritable> {
         let state = self.state;
         // SAFETY: each element is pushed, and taken when it is written.
@@ -320,7 +320,7 @@ impl Writer<'_> {
         Ok(false)
     }
 
-    /// How many elements the table on top has up to the first nil.
+    /// Returns the number of elements of the table on top up to the first nil.
     unsafe fn count_elements(&mut self) -> c_int {
         let mut count = 0;
         loop {
@@ -338,13 +338,13 @@ impl Writer<'_> {
     }
 }
 
-/// A number without its fraction. What no integer has room for is the least integer, as in C on x86-64.
+/// Truncates a number. One that does not fit in an integer becomes the least integer, as in C on x86-64.
 fn truncate(number: f64) -> i64 {
     let fits = (-9_223_372_036_854_775_808.0..9_223_372_036_854_775_808.0).contains(&number);
     if fits { number as i64 } else { i64::MIN }
 }
 
-/// Without line ends at its end.
+/// Trims line ends at the end.
 pub(crate) fn trim_line_end(text: &[u8]) -> &[u8] {
     let end = text.iter().rposition(|byte| !matches!(byte, b'\r' | b'\n')).map_or(0, |at| at + 1);
     &text[..end]

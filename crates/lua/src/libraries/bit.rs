@@ -4,7 +4,7 @@ use std::ffi::c_int;
 
 use crate::native::{Outcome, Stack, Type, add};
 
-/// Added to a double, it leaves the low 32 bits of the rounded integer in the low bits of the mantissa.
+/// Adding this to a double leaves the low 32 bits of the rounded integer in the low bits of the mantissa.
 const SHIFT_TO_MANTISSA: f64 = 6_755_399_441_055_744.0;
 
 const DIGITS: [&[u8; 16]; 2] = [b"0123456789abcdef", b"0123456789ABCDEF"];
@@ -28,7 +28,7 @@ pub fn push(stack: Stack<'_>) {
     add(stack, c"tohex", to_hex);
 }
 
-/// The low 32 bits of argument `index`, a number that is rounded to an integer.
+/// Returns the low 32 bits of argument `index`, rounded to an integer.
 fn bits(stack: Stack<'_>, index: c_int) -> Outcome<u32> {
     Ok((stack.check_number(index)? + SHIFT_TO_MANTISSA).to_bits() as u32)
 }
@@ -38,8 +38,8 @@ fn result(stack: Stack<'_>, bits: u32) -> Outcome<c_int> {
     Ok(1)
 }
 
-/// Combines all arguments. The last one is looked at after the first, and then those before it, so that errors name
-/// the same argument as with Redis.
+/// Combines all arguments. The last one is checked after the first, and then those before it, so that errors name the
+/// same argument as in Redis.
 fn fold(stack: Stack<'_>, combine: fn(u32, u32) -> u32) -> Outcome<c_int> {
     let mut all = bits(stack, 1)?;
     for index in (2..=stack.top()).rev() {
@@ -55,7 +55,7 @@ fn shift(stack: Stack<'_>, shift: fn(u32, u32) -> u32) -> Outcome<c_int> {
     result(stack, shift(value, by))
 }
 
-/// The lowest digits in hexadecimal: as many as argument 2 says, 8 without it; in capitals where it is negative.
+/// Pushes the lowest hexadecimal digits: as many as argument 2 says, 8 by default; in capitals if it is negative.
 fn to_hex(stack: Stack<'_>) -> Outcome<c_int> {
     let value = bits(stack, 1)?;
     let wanted = if stack.kind(2) == Type::None { 8 } else { bits(stack, 2)?.cast_signed() };

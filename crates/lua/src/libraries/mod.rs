@@ -16,13 +16,14 @@ use crate::native::Stack;
 pub(crate) struct JsonSettings(*mut cjson::Settings);
 
 impl JsonSettings {
-    /// Undoes what a script has set.
+    /// Restores the defaults after a script has changed settings.
     ///
     /// # Safety
     ///
     /// The state is open, scripts cannot remove the functions of the library, and none of them runs.
     pub(crate) unsafe fn restore(self) {
-        // SAFETY: the functions, which are there as the caller says, keep the settings alive, and nothing refers to them.
+        // SAFETY: the functions, which exist as the caller guarantees, keep the settings alive, and nothing refers to
+        // them.
         unsafe { *self.0 = cjson::DEFAULTS };
     }
 }
@@ -31,8 +32,8 @@ impl JsonSettings {
 ///
 /// # Safety
 ///
-/// `state` is a state with Lua's own `string`. It runs a native function, or nothing above it could catch an error of
-/// memory anyway; no frame up to there owns anything that has a destructor.
+/// `state` is a state with Lua's own `string`. Either it runs a native function, or nothing above it could catch an
+/// error of memory anyway. No frame up to there owns anything that has a destructor.
 pub(crate) unsafe fn open(state: *mut ffi::lua_State) -> JsonSettings {
     // SAFETY: as the caller says.
     open_all(unsafe { Stack::new(state) })

@@ -1,4 +1,4 @@
-//! `struct`: values to bytes and back, as a format says.
+//! `struct`: converts values to bytes and back, following a format.
 //!
 //! | option | value |
 //! |---|---|
@@ -7,8 +7,8 @@
 //! | `l` `L` | 8 bytes; `T` is `L` |
 //! | `i`n `I`n | n bytes, 4 without a number, at most 32 |
 //! | `f` `d` | a float, a double |
-//! | `s` | a string and a zero behind it |
-//! | `c`n | n bytes of a string, 1 without a number; `c0` is a whole string, or one of the length that was read before |
+//! | `s` | a string and a zero after it |
+//! | `c`n | n bytes of a string, 1 without a number; `c0` is a whole string, or has the length that was read before |
 //! | `x` | a zero |
 //! | `<` `>` `!`n | little or big endian from here on; alignment to at most n bytes, 8 without a number |
 
@@ -19,7 +19,7 @@ use crate::native::{Buffer, Outcome, Stack, add, truncate};
 /// Bytes of the largest integer.
 const INTEGER_MAX: usize = 32;
 
-/// What `!` without a number aligns to.
+/// Default alignment of `!` without a number.
 const ALIGNMENT_DEFAULT: i32 = 8;
 
 /// Pushes the library.
@@ -30,11 +30,11 @@ pub fn push(stack: Stack<'_>) {
     add(stack, c"size", size);
 }
 
-/// One option of a format, with what it takes of the bytes.
+/// One option of a format, with its size in bytes.
 #[derive(Clone, Copy)]
 struct Item {
     option: u8,
-    /// Bytes of the value; 0 where the value says it.
+    /// Bytes of the value; 0 if the value determines it.
     size: usize,
     /// Zeros before it.
     padding: usize,
@@ -46,7 +46,7 @@ impl Item {
     }
 }
 
-/// A format that is being read, up to its end or its first zero.
+/// Reader of a format, up to its end or its first zero.
 struct Format<'a> {
     rest: &'a [u8],
     is_big_endian: bool,
@@ -59,7 +59,7 @@ impl<'a> Format<'a> {
         Self { rest: &format[..end], is_big_endian: cfg!(target_endian = "big"), alignment: 1 }
     }
 
-    /// The next option. `position` is where its value begins, before alignment.
+    /// Returns the next option. `position` is the start of its value, before alignment.
     fn next(&mut self, stack: Stack<'_>, position: usize) -> Outcome<Option<Item>> {
         let Some((&option, rest)) = self.rest.split_first() else { return Ok(None) };
         self.rest = rest;
@@ -87,7 +87,7 @@ impl<'a> Format<'a> {
         })
     }
 
-    /// The number that comes next in the format.
+    /// Reads the next number in the format.
     fn number(&mut self, stack: Stack<'_>, default: i32) -> Outcome<i32> {
         let digits = self.rest.iter().take_while(|byte| byte.is_ascii_digit()).count();
         if digits == 0 {
@@ -101,8 +101,8 @@ impl<'a> Format<'a> {
             .ok_or_else(|| stack.error(format_args!("integral size overflow")))
     }
 
-    /// Zeros that align a value of `size` bytes. Sizes that are no powers of two are aligned by their lowest bits, as
-    /// in the library that scripts know.
+    /// Returns the number of zeros that align a value of `size` bytes. Sizes that are not powers of two are aligned by
+    /// their lowest bits, as in the original library.
     fn padding(&self, option: u8, size: usize, position: usize) -> usize {
         if size == 0 || option == b'c' {
             return 0;
@@ -111,7 +111,7 @@ impl<'a> Format<'a> {
         size.wrapping_sub(position & (size - 1)) & (size - 1)
     }
 
-    /// An option that stands for no value.
+    /// Applies an option that stands for no value.
     fn control(&mut self, stack: Stack<'_>, option: u8) -> Outcome<()> {
         match option {
             b' ' => {}
@@ -137,7 +137,7 @@ impl<'a> Format<'a> {
         Ok(())
     }
 
-    /// Bytes of a number, of the machine's order, in the order of the format, and back.
+    /// Converts the bytes of a number between the machine's order and that of the format.
     fn order(&self, bytes: &mut [u8]) {
         if self.is_big_endian != cfg!(target_endian = "big") {
             bytes.reverse();
@@ -147,7 +147,7 @@ impl<'a> Format<'a> {
 
 fn pack(stack: Stack<'_>) -> Outcome<c_int> {
     let mut format = Format::new(stack.check_bytes(1)?);
-    // Before its values are asked for, so that a missing one is found as nil, as errors of Redis have it.
+    // Before the values are read, so that a missing one counts as nil, as in errors of Redis.
     let mut out = Buffer::new(stack);
     let mut argument = 1;
     let mut position = 0_usize;
@@ -208,7 +208,7 @@ fn add_integer(out: &mut Buffer<'_>, format: &Format<'_>, number: f64, size: usi
     out.add(&bytes[..size]);
 }
 
-/// A double as an unsigned integer in the way of x86-64, which scripts see where it does not fit.
+/// Converts a double to an unsigned integer as x86-64 does, which scripts can see if it does not fit.
 fn unsigned(number: f64) -> u64 {
     const HALF: f64 = 9_223_372_036_854_775_808.0;
     if number >= HALF {
@@ -272,7 +272,7 @@ fn part<'a>(stack: Stack<'_>, data: &'a [u8], position: usize, size: usize) -> O
         .ok_or_else(|| stack.argument_error(2, format_args!("data string too short")))
 }
 
-/// Takes the result before this one back: it is the length of a string.
+/// Pops the result before this one: it is the length of a string.
 fn length_before(stack: Stack<'_>, results: c_int) -> Outcome<usize> {
     if results == 0 || !stack.is_number(-1) {
         return Err(stack.error(format_args!("format 'c0' needs a previous size")));
@@ -289,7 +289,7 @@ fn ordered<const N: usize>(format: &Format<'_>, bytes: &[u8]) -> [u8; N] {
     ordered
 }
 
-/// The integer of these bytes; of more than eight, the low ones count.
+/// Returns the integer of these bytes; of more than eight, the low ones count.
 fn integer(format: &Format<'_>, item: Item, bytes: &[u8]) -> f64 {
     let mut low = [0; 8];
     let count = bytes.len().min(8);
@@ -303,7 +303,7 @@ fn integer(format: &Format<'_>, item: Item, bytes: &[u8]) -> f64 {
     if !item.option.is_ascii_lowercase() {
         return value as f64;
     }
-    // Beyond eight bytes the shift begins again, as it does on x86-64.
+    // Beyond eight bytes the shift count wraps around, as on x86-64.
     let sign = u64::MAX.wrapping_shl((8 * item.size as u32).wrapping_sub(1));
     let extended = if value & sign == 0 { value } else { value | sign };
     extended.cast_signed() as f64

@@ -1,4 +1,4 @@
-//! Compiled scripts of a machine, the least recently used of which are forgotten.
+//! Compiled scripts of a machine, with LRU eviction.
 
 use std::collections::{HashMap, VecDeque};
 use std::ffi::c_int;
@@ -6,17 +6,17 @@ use std::hash::{BuildHasherDefault, Hasher};
 
 use crate::sha1::Sha1;
 
-/// Scripts that a machine keeps compiled.
+/// Maximum number of scripts that a machine keeps compiled.
 const CHUNKS_MAX: usize = 1000;
 
-/// Bytes of their sources.
+/// Maximum bytes of their sources.
 const SOURCES_LEN_MAX: usize = 16 * 1024 * 1024;
 
 struct Chunk {
-    /// In the registry.
+    /// Reference in the registry.
     reference: c_int,
     source_len: usize,
-    /// Since it was last at the front of the queue.
+    /// True if it was used since it was last at the front of the queue.
     is_used: bool,
 }
 
@@ -24,13 +24,13 @@ struct Chunk {
 #[derive(Default)]
 pub(super) struct Chunks {
     chunks: HashMap<Sha1, Chunk, BuildHasherDefault<FirstBytes>>,
-    /// All of them, the next one to be forgotten first; one that was used goes to the end once more.
+    /// All of them, the next one to be evicted first; a used one moves to the end again.
     queue: VecDeque<Sha1>,
     sources_len: usize,
 }
 
 impl Chunks {
-    /// The reference of a compiled script.
+    /// Returns the reference of a compiled script.
     #[inline]
     pub(super) fn get(&mut self, sha: &Sha1) -> Option<c_int> {
         let chunk = self.chunks.get_mut(sha)?;
@@ -38,7 +38,7 @@ impl Chunks {
         Some(chunk.reference)
     }
 
-    /// Keeps one that is not there yet. Returns the references of those that are forgotten for it.
+    /// Adds a script. Returns the references of those that are evicted for it.
     pub(super) fn insert(&mut self, sha: Sha1, source_len: usize, reference: c_int) -> Vec<c_int> {
         let mut forgotten = Vec::new();
         while self.chunks.len() >= CHUNKS_MAX || self.sources_len + source_len > SOURCES_LEN_MAX {
@@ -70,7 +70,7 @@ impl Chunks {
     }
 }
 
-/// The hash of a SHA-1: eight bytes of it, for they are evenly distributed already. And that of a number.
+/// Hasher for a SHA-1: takes eight bytes of it, which are evenly distributed already. It also hashes numbers.
 #[derive(Default)]
 pub(super) struct FirstBytes(u64);
 
@@ -81,12 +81,12 @@ impl Hasher for FirstBytes {
         }
     }
 
-    /// A number in a row, the bits of which are spread over all.
+    /// Hashes a sequential number by spreading its bits.
     fn write_u64(&mut self, number: u64) {
         self.0 = number.wrapping_mul(0x9e37_79b9_7f4a_7c15);
     }
 
-    /// The length that arrays are hashed with.
+    /// Ignores the length that arrays are hashed with.
     fn write_usize(&mut self, _: usize) {}
 
     fn finish(&self) -> u64 {
@@ -109,7 +109,7 @@ mod tests {
         assert_eq!(chunks.get(&sha(0)), Some(0));
         assert_eq!(chunks.insert(sha(-1), 10, -1), [1]);
         assert_eq!((chunks.get(&sha(0)), chunks.get(&sha(1))), (Some(0), None));
-        // A large one takes the place of all others, and none is too large.
+        // A large one evicts all others, and none is too large.
         let forgotten = chunks.insert(sha(-2), 2 * SOURCES_LEN_MAX, -2);
         assert_eq!(forgotten.len(), CHUNKS_MAX);
         assert_eq!(chunks.get(&sha(-2)), Some(-2));

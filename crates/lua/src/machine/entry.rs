@@ -1,5 +1,5 @@
 //! The functions that begin executions. Everything that may raise an error happens inside of them, in one protected
-//! call: arguments are pushed, the program is called, its reply is written.
+//! call: they push the arguments, call the program, and write its reply.
 
 use std::ffi::c_int;
 use std::mem;
@@ -17,7 +17,7 @@ use crate::sandbox::Globals;
 use crate::shared::{NO_ARGUMENTS, Shared, raise_stop};
 use crate::values::{push_bytes, raise};
 
-/// Where the function that handles errors, and the two that begin executions, are on the stack of a machine.
+/// Stack positions of a machine's error handler, and of the two functions that begin executions.
 pub(super) const ON_ERROR: c_int = 1;
 pub(super) const RUN_SCRIPT: c_int = 2;
 pub(super) const RUN_FUNCTION: c_int = 3;
@@ -27,22 +27,22 @@ const GLOBALS: c_int = 1;
 const NAMES: c_int = 2;
 const TABLES: c_int = 4;
 
-/// Longer lists of arguments get a table of their own.
+/// Maximum number of arguments in reused tables; longer lists get a table of their own.
 const REUSED_LEN_MAX: usize = 32;
 
-/// How many scripts get the same tables: the places that one has made in them, and emptied again, are to be walked
-/// through by those after it.
+/// Number of scripts that share the tables: slots that a script added and emptied again slow down iteration in the
+/// following scripts.
 const USES_MAX: u32 = 64;
 
-/// Pushes what a machine keeps on its stack.
+/// Pushes the functions that a machine keeps on its stack.
 ///
 /// # Safety
 ///
 /// The stack is empty.
 pub(super) unsafe fn push_functions(state: *mut lua_State, globals: Option<Globals>) {
     let Some(globals) = globals else { return };
-    // SAFETY: the reference is that of a table; the names are taken as upvalues, which need not be found again for
-    // each execution.
+    // SAFETY: the reference is that of a table; the names are kept as upvalues, so they need not be looked up for each
+    // execution.
     unsafe {
         lua_pushcclosure(state, failure::on_error, 0);
         lua_rawgeti_(state, LUA_REGISTRYINDEX, globals.behind_scripts);
@@ -65,9 +65,9 @@ pub(super) unsafe fn clear_arguments(state: *mut lua_State, globals: c_int) {
     // SAFETY: the names are interned, and fields of the table are only set to nil, so no memory is needed.
     unsafe {
         lua_rawgeti_(state, LUA_REGISTRYINDEX, globals);
-        for (name, place) in [(c"KEYS", 0), (c"ARGV", 1)] {
+        for (name, location) in [(c"KEYS", 0), (c"ARGV", 1)] {
             lua_pushnil(state);
-            lua_setupvalue(state, RUN_SCRIPT, TABLES + place);
+            lua_setupvalue(state, RUN_SCRIPT, TABLES + location);
             lua_pushnil(state);
             lua_setfield(state, -2, name.as_ptr());
         }
@@ -81,19 +81,19 @@ unsafe extern "C-unwind" fn run_script(state: *mut lua_State) -> c_int {
     // SAFETY: `Machine::execute` has set the call; upvalues are as in `push_functions`.
     unsafe {
         let call = &*shared.call;
-        // What fails on the way leaves no tables to be filled again.
+        // If filling fails, the tables are not reused.
         let mut lens = mem::replace(&mut shared.argument_lens, NO_ARGUMENTS);
         shared.argument_uses += 1;
         if shared.argument_uses == USES_MAX {
             shared.argument_uses = 0;
             lens = NO_ARGUMENTS;
         }
-        for (place, texts, last_len) in [(0, call.keys, lens[0]), (1, call.args, lens[1])] {
-            if !fill_again(state, lua_upvalueindex(TABLES + place), texts, last_len) {
-                lua_pushvalue(state, lua_upvalueindex(NAMES + place));
+        for (location, texts, last_len) in [(0, call.keys, lens[0]), (1, call.args, lens[1])] {
+            if !fill_again(state, lua_upvalueindex(TABLES + location), texts, last_len) {
+                lua_pushvalue(state, lua_upvalueindex(NAMES + location));
                 push_array(state, texts);
                 lua_pushvalue(state, -1);
-                lua_replace(state, lua_upvalueindex(TABLES + place));
+                lua_replace(state, lua_upvalueindex(TABLES + location));
                 lua_rawset(state, lua_upvalueindex(GLOBALS));
             }
             lua_settop(state, 1);
@@ -105,9 +105,9 @@ unsafe extern "C-unwind" fn run_script(state: *mut lua_State) -> c_int {
     0
 }
 
-/// Fills a table of the last script's arguments with those of the next one. That script can have kept no reference,
-/// for it can change no table that outlives it. `false` if it has changed the table, or that would not be cheaper than
-/// another one; what is above the caller's values on the stack is then for the caller to remove.
+/// Fills a table of the last script's arguments with those of the next one. That script cannot have kept a reference,
+/// since it cannot change a table that outlives it. `false` if it has changed the table, or if a new one would be
+/// cheaper; the caller then removes the values above its own on the stack.
 unsafe fn fill_again(
     state: *mut lua_State,
     table: c_int,
@@ -124,15 +124,16 @@ unsafe fn fill_again(
         if lua_getmetatable(state, -1) != 0 {
             return false;
         }
-        for (text, place) in texts.iter().zip(1..) {
+        for (text, location) in texts.iter().zip(1..) {
             push_bytes(state, text);
-            lua_rawseti_(state, -2, place);
+            lua_rawseti_(state, -2, location);
         }
-        for place in len..last_len {
+        for location in len..last_len {
             lua_pushnil(state);
-            lua_rawseti_(state, -2, place as c_int + 1);
+            lua_rawseti_(state, -2, location as c_int + 1);
         }
-        // It has all of the elements, so it has nothing else if it has no more than these. Their order is any.
+        // It has all of the elements. If it has no more fields than these, it has nothing else. Their order is
+        // arbitrary.
         lua_pushnil(state);
         for _ in 0..len {
             lua_next(state, -2);
@@ -160,9 +161,9 @@ unsafe fn push_array(state: *mut lua_State, texts: &[&[u8]]) {
     // SAFETY: each text is taken by the table.
     unsafe {
         lua_createtable(state, texts.len() as c_int, 0);
-        for (text, place) in texts.iter().zip(1..) {
+        for (text, location) in texts.iter().zip(1..) {
             push_bytes(state, text);
-            lua_rawseti_(state, -2, place);
+            lua_rawseti_(state, -2, location);
         }
     }
 }
@@ -171,7 +172,7 @@ unsafe fn push_array(state: *mut lua_State, texts: &[&[u8]]) {
 unsafe fn write(state: *mut lua_State) {
     let shared = Shared::of(state);
     let memory_left = shared.memory.limit.saturating_sub(shared.memory.used);
-    // SAFETY: `Machine::execute` has set where to, and in which protocol.
+    // SAFETY: `Machine::execute` has set the destination and the protocol.
     unsafe {
         let (call, out) = (&*shared.call, &mut *shared.out);
         let written = write_reply(state, out, call.proto, shared.proto, memory_left);

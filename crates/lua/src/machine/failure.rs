@@ -1,4 +1,4 @@
-//! Errors that scripts fail with, from where they are raised to the text for the client.
+//! Errors of scripts, from their origin to the text for the client.
 
 use std::ffi::{CStr, c_int};
 use std::mem;
@@ -20,9 +20,9 @@ use crate::values::{bytes, push_bytes};
 pub struct Failure {
     /// The text for the client: kind first, no `-`, no line breaks.
     pub text: Vec<u8>,
-    /// Whether statistics count it. An error of `redis.call` was counted there.
+    /// True if statistics must count it. An error of `redis.call` is counted already.
     pub is_counted: bool,
-    /// Whether it is that the reply would be nested too deep.
+    /// True if the reply would be nested too deep.
     pub is_too_deep: bool,
 }
 
@@ -38,7 +38,7 @@ impl Failure {
     }
 }
 
-/// The handler of errors, called where they are raised: makes a table of the error that says in which line.
+/// The error handler, called at the origin of an error: makes a table of the error with its line.
 ///
 /// # Safety
 ///
@@ -49,14 +49,14 @@ pub(super) unsafe extern "C-unwind" fn on_error(state: *mut lua_State) -> c_int 
         if is_stopped(state) {
             return 1;
         }
-        let mut place: lua_Debug = mem::zeroed();
-        let mut is_known = find_place(state, 1, &mut place);
-        if is_known && CStr::from_ptr(place.what) == c"C" {
-            // A function that Lua's code did not call, but the one that begins executions, was called by no one in
-            // Redis.
-            let is_called = lua_getstack(state, 3, &mut place) != 0;
-            is_known = find_place(state, 2, &mut place)
-                && (is_called || CStr::from_ptr(place.what) != c"C");
+        let mut location: lua_Debug = mem::zeroed();
+        let mut is_known = find_location(state, 1, &mut location);
+        if is_known && CStr::from_ptr(location.what) == c"C" {
+            // In Redis, a function that was not called by Lua code, except the one that begins executions, has no
+            // caller.
+            let is_called = lua_getstack(state, 3, &mut location) != 0;
+            is_known = find_location(state, 2, &mut location)
+                && (is_called || CStr::from_ptr(location.what) != c"C");
         }
         lua_settop(state, 1);
         if lua_type(state, 1) != LUA_TTABLE || is_protected(state, 1) {
@@ -64,24 +64,25 @@ pub(super) unsafe extern "C-unwind" fn on_error(state: *mut lua_State) -> c_int 
         }
         if is_known {
             lua_pushstring_(state, c"source".as_ptr());
-            lua_pushstring_(state, place.source);
+            lua_pushstring_(state, location.source);
             lua_rawset(state, -3);
             lua_pushstring_(state, c"line".as_ptr());
-            lua_pushnumber(state, f64::from(place.currentline));
+            lua_pushnumber(state, f64::from(location.currentline));
             lua_rawset(state, -3);
         }
     }
     1
 }
 
-unsafe fn find_place(state: *mut lua_State, level: c_int, place: &mut lua_Debug) -> bool {
+unsafe fn find_location(state: *mut lua_State, level: c_int, location: &mut lua_Debug) -> bool {
     // SAFETY: called by `on_error`.
     unsafe {
-        lua_getstack(state, level, place) != 0 && lua_getinfo(state, c"Sl".as_ptr(), place) != 0
+        lua_getstack(state, level, location) != 0
+            && lua_getinfo(state, c"Sl".as_ptr(), location) != 0
     }
 }
 
-/// Replaces the error on top, which is no table, by one with its text.
+/// Replaces the error on top, which is not a table, by a table with its text.
 unsafe fn make_table(state: *mut lua_State) {
     // SAFETY: called by `on_error`.
     unsafe {
@@ -111,7 +112,7 @@ unsafe fn push_text(state: *mut lua_State) {
     }
 }
 
-/// The failure by the error on top of the stack, which stays there.
+/// Returns the failure for the error on top of the stack, which stays there.
 pub(super) fn of_execution(state: *mut lua_State, name: &[u8]) -> Failure {
     enter(state);
     // SAFETY: the error is on top, and no memory is limited meanwhile.
@@ -146,7 +147,7 @@ unsafe fn of_table(state: *mut lua_State, name: &[u8]) -> Failure {
     }
 }
 
-/// The text in a field of the table on top.
+/// Returns the text in a field of the table on top.
 unsafe fn field(state: *mut lua_State, name: &CStr) -> Option<Vec<u8>> {
     // SAFETY: the value is pushed and taken.
     unsafe {
@@ -158,7 +159,7 @@ unsafe fn field(state: *mut lua_State, name: &CStr) -> Option<Vec<u8>> {
     }
 }
 
-/// The text of the error on top of the stack, kind first; takes the error.
+/// Returns the text of the error on top of the stack, kind first; pops the error.
 pub(super) fn take_text(state: *mut lua_State) -> Vec<u8> {
     enter(state);
     // SAFETY: the error is on top, and no memory is limited meanwhile.

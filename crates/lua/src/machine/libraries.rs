@@ -7,15 +7,15 @@ use std::hash::BuildHasherDefault;
 use super::chunks::FirstBytes;
 use crate::program::{Function, Library, LibraryId};
 
-/// Libraries that a machine keeps. Beyond, the one that was loaded first is forgotten, and loaded again for the next
-/// call.
+/// Maximum number of libraries that a machine keeps. Beyond that, the one loaded first is dropped, and loaded again
+/// for its next call.
 const LIBRARIES_MAX: usize = 1000;
 
 /// Loaded libraries: callbacks by name, as references in the registry.
 #[derive(Default)]
 pub(super) struct Libraries {
     libraries: HashMap<LibraryId, HashMap<Vec<u8>, c_int>, BuildHasherDefault<FirstBytes>>,
-    /// With the first lines of their code, the one that was loaded first at the front.
+    /// With the first lines of their code, the one loaded first at the front.
     queue: VecDeque<(LibraryId, Box<[u8]>)>,
 }
 
@@ -28,8 +28,8 @@ impl Libraries {
         self.libraries.get(&library)?.get(function).copied()
     }
 
-    /// Keeps a library that is not there yet. Returns the callbacks that are forgotten for it: those of the one that it
-    /// replaces, which has the same name and so, as a rule, the same first line.
+    /// Adds a library. Returns the callbacks that are dropped for it: those of the library that it replaces, which has
+    /// the same name and so, as a rule, the same first line.
     pub(super) fn insert(
         &mut self,
         library: &Library,
@@ -51,7 +51,7 @@ impl Libraries {
         forgotten
     }
 
-    /// Forgets a library, and returns its callbacks.
+    /// Removes a library, and returns its callbacks.
     pub(super) fn remove(&mut self, library: LibraryId) -> Vec<c_int> {
         let Some(callbacks) = self.libraries.remove(&library) else { return Vec::new() };
         self.queue.retain(|(of, _)| *of != library);

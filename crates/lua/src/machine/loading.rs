@@ -1,4 +1,4 @@
-//! Compiling, and what can go wrong when a library is loaded.
+//! Compilation, and errors of loading a library.
 
 use std::ffi::{CStr, c_int};
 
@@ -13,7 +13,7 @@ use crate::shared::{Shared, enter, leave};
 /// Compiles code, and returns a reference to it, or the text of the error.
 pub(super) fn compile(state: *mut lua_State, code: &[u8], name: &CStr) -> Result<c_int, Vec<u8>> {
     enter(state);
-    // SAFETY: compiling is protected; function or error is on top, and taken.
+    // SAFETY: compiling is protected; the function or the error is on top, and is popped.
     let result = unsafe {
         match compile_text(state, code, name.as_ptr()) {
             0 => Ok(luaL_ref(state, LUA_REGISTRYINDEX)),
@@ -29,13 +29,13 @@ pub(super) fn compile(state: *mut lua_State, code: &[u8], name: &CStr) -> Result
     result
 }
 
-/// Why a library was not loaded.
+/// Reason why a library was not loaded.
 pub(super) enum Unloaded {
     Failed(Failure),
     Stopped(Stop),
 }
 
-/// Takes the error from the stack, if there is one.
+/// Pops the error from the stack, if there is one.
 pub(super) fn result_of(
     state: *mut lua_State,
     status: c_int,
@@ -58,7 +58,7 @@ fn registering(text: &[u8]) -> Failure {
 }
 
 impl Unloaded {
-    /// What `FUNCTION LOAD` replies.
+    /// Returns the reply of `FUNCTION LOAD`.
     pub(super) fn into_failure(self) -> Failure {
         match self {
             Unloaded::Failed(failure) => failure,
@@ -69,7 +69,7 @@ impl Unloaded {
     }
 }
 
-/// Has the globals of functions read from another table.
+/// Makes the globals of functions read from another table.
 pub(super) unsafe fn choose_globals(state: *mut lua_State, metatable: c_int, table: c_int) {
     // SAFETY: both are references to tables; the field exists, so no memory is needed.
     unsafe {

@@ -29,16 +29,16 @@ use crate::shared::{Loading, Shared, allocate, enter, leave, runs};
 
 pub use failure::Failure;
 
-/// Bytes that a machine may have in use between executions before it collects garbage. From then on twice what the
-/// collection has left.
+/// Bytes that a machine may use between executions before it collects garbage. After a collection the limit is twice
+/// the bytes that remained.
 const COLLECT_BYTES_MIN: usize = 4 * 1024 * 1024;
 
-/// How an execution ended.
+/// Outcome of an execution.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Outcome {
     /// It returned, and its reply was appended.
     Reply {
-        /// Whether the reply is an error, for the script returned one.
+        /// True if the script returned an error reply.
         is_error: bool,
     },
     /// It failed; nothing was appended.
@@ -47,25 +47,25 @@ pub enum Outcome {
     Stopped(Stop),
 }
 
-/// A Lua state with everything that scripts may use. It belongs to one thread, and keeps what it has compiled.
+/// A Lua state with everything that scripts may use. It belongs to one thread, and keeps compiled code.
 pub struct Machine {
     state: NonNull<lua_State>,
-    /// The allocator of the state has its address as well.
+    /// State shared with the functions; the allocator of the state has its address as well.
     shared: NonNull<Shared>,
     globals: Globals,
-    /// Whether new functions see the globals of functions, not those of scripts.
+    /// True if new functions see the globals of functions, not those of scripts.
     sees_functions: bool,
     chunks: Chunks,
     libraries: Libraries,
     collect_above: usize,
     memory_limit: usize,
     server: Server,
-    /// A state must not move to another thread while something refers to it; nothing here is made for that.
+    /// A state must not move to another thread while references to it exist; this type forbids it.
     of_thread: PhantomData<*mut ()>,
 }
 
 impl Machine {
-    /// A machine without scripts: some 60 KiB.
+    /// Creates a machine without scripts: some 60 KiB.
     ///
     /// # Panics
     ///
@@ -86,8 +86,8 @@ impl Machine {
         }
     }
 
-    /// Limits the memory of the machine, from the next execution on: what scripts use, its own tables and what it has
-    /// compiled. 0 is no limit.
+    /// Limits the memory of the machine, from the next execution on: that of scripts, its own tables and compiled
+    /// code. 0 is no limit.
     pub fn set_memory_limit(&mut self, bytes: usize) {
         self.memory_limit = bytes;
     }
@@ -101,7 +101,7 @@ impl Machine {
         self.chunk(script).map(|_| ())
     }
 
-    /// Runs a script, and appends its reply to `out`. Compiles it first, if this machine does not have it.
+    /// Runs a script, and appends its reply to `out`. Compiles it first if necessary.
     pub fn run(
         &mut self,
         script: &Script,
@@ -149,8 +149,7 @@ impl Machine {
         Ok(described)
     }
 
-    /// Runs a function of a library, and appends its reply to `out`. Loads the library first, if this machine does
-    /// not have it.
+    /// Runs a function of a library, and appends its reply to `out`. Loads the library first if necessary.
     pub fn run_function(
         &mut self,
         library: &Library,
@@ -168,25 +167,25 @@ impl Machine {
         self.execute(RUN_FUNCTION, callback, call, host, out, &|| function.to_vec())
     }
 
-    /// Forgets a library.
+    /// Drops a library.
     pub fn forget(&mut self, library: LibraryId) {
         for callback in self.libraries.remove(library) {
             self.unref(callback);
         }
     }
 
-    /// Bytes that the machine has allocated.
+    /// Returns the bytes that the machine has allocated.
     pub fn used_bytes(&self) -> usize {
         // SAFETY: nothing else refers to it between executions.
         unsafe { self.shared.as_ref().memory.used }
     }
 
     fn shared(&mut self) -> &mut Shared {
-        // SAFETY: alive as long as the machine; references are used up before Lua is called.
+        // SAFETY: alive as long as the machine; references end before Lua is called.
         unsafe { self.shared.as_mut() }
     }
 
-    /// The compiled form of a script, by its reference.
+    /// Returns the reference of a script's compiled form.
     fn chunk(&mut self, script: &Script) -> Result<c_int, Failure> {
         if let Some(chunk) = self.chunks.get(script.sha()) {
             return Ok(chunk);
@@ -201,8 +200,8 @@ impl Machine {
         Ok(chunk)
     }
 
-    /// The function of a library, which is loaded if this machine does not have it. That is a part of the execution:
-    /// its host says when it stops.
+    /// Returns the function of a library, which is loaded if necessary. Loading is part of the execution: its host can
+    /// stop it.
     fn callback(
         &mut self,
         library: &Library,
@@ -219,7 +218,7 @@ impl Machine {
         callback.ok_or_else(|| Unloaded::Failed(Failure::new("ERR Function not found")))
     }
 
-    /// Has new functions see the globals of functions, or those of scripts.
+    /// Makes new functions see the globals of functions, or those of scripts.
     #[inline]
     fn see_functions(&mut self, yes: bool) {
         if self.sees_functions == yes {
@@ -235,7 +234,7 @@ impl Machine {
         }
     }
 
-    /// Calls what `program` refers to by one of the functions that begin executions.
+    /// Calls `program`, a reference, by one of the functions that begin executions.
     fn execute(
         &mut self,
         begin: c_int,
@@ -251,7 +250,7 @@ impl Machine {
         let shared = self.shared();
         shared.call = ptr::from_ref(call).cast();
         shared.out = out;
-        // SAFETY: the stack has room for both. What `shared` points to is alive until `end`.
+        // SAFETY: the stack has room for both. The data that `shared` points to is alive until `end`.
         let status = unsafe {
             lua_pushvalue(state, begin);
             lua_rawgeti_(state, LUA_REGISTRYINDEX, program);
@@ -268,14 +267,14 @@ impl Machine {
         };
         if !matches!(outcome, Outcome::Reply { .. }) {
             out.truncate(out_len);
-            // SAFETY: the error was on top of what the machine keeps there.
+            // SAFETY: the error was on top of the machine's own stack values.
             unsafe { lua_settop(state, RUN_FUNCTION) };
         }
         self.end(outcome == Outcome::Stopped(Stop::MemoryLimit));
         outcome
     }
 
-    /// Prepares for the execution of anything.
+    /// Prepares for any execution.
     #[inline]
     fn begin(&mut self, host: &mut dyn Host) {
         let limit = if self.memory_limit == 0 { usize::MAX } else { self.memory_limit };
@@ -286,13 +285,13 @@ impl Machine {
         shared.stop = None;
         shared.proto = Proto::Resp2;
         (shared.is_error, shared.is_too_deep) = (false, false);
-        // SAFETY: `end` takes it before the reference ends.
+        // SAFETY: `end` removes it before the reference ends.
         shared.host = Some(NonNull::from(unsafe {
             std::mem::transmute::<&mut (dyn Host + '_), &mut (dyn Host + 'static)>(host)
         }));
     }
 
-    /// Cleans up after the execution of anything. Without memory, the machine starts anew.
+    /// Cleans up after any execution. If memory was exhausted, the machine restarts with a new state.
     #[inline]
     fn end(&mut self, is_exhausted: bool) {
         // SAFETY: the state is open, nothing runs, and scripts cannot change the library.
@@ -333,7 +332,7 @@ impl Machine {
     }
 
     fn unref(&mut self, reference: c_int) {
-        // SAFETY: it is one that this machine has made, and forgets.
+        // SAFETY: this machine created the reference, and drops it.
         unsafe { mlua_sys::luaL_unref(self.state.as_ptr(), LUA_REGISTRYINDEX, reference) };
     }
 }
@@ -348,7 +347,7 @@ impl Drop for Machine {
     }
 }
 
-/// Runs the code of a library, for at most `time_max`, and returns what it registers.
+/// Runs the code of a library, for at most `time_max`, and returns its registered functions.
 fn load(
     machine: &mut Machine,
     library: &Library,
@@ -393,11 +392,11 @@ fn load(
     result.map(|()| functions)
 }
 
-/// Errors that Lua makes where it is not caught that memory runs out, which would end the process. Strings that exist
-/// need no memory.
+/// Error messages that Lua creates outside of protected calls, where exhausted memory would end the process. Existing
+/// strings need no memory.
 const ERRORS_OF_LUA: [&CStr; 2] = [c"C stack overflow", c"error in error handling"];
 
-/// What [`fill`] is asked, and its answer.
+/// Parameters and result of [`fill`].
 struct Filling<'a> {
     server: &'a Server,
     globals: Option<Globals>,
@@ -406,7 +405,7 @@ struct Filling<'a> {
 fn open(server: &Server) -> (NonNull<lua_State>, NonNull<Shared>, Globals) {
     let shared = NonNull::from(Box::leak(Box::new(Shared::new())));
     let mut filling = Filling { server, globals: None };
-    // SAFETY: the allocator gets the data that it needs, which lives as long as the state.
+    // SAFETY: the allocator gets its data, which lives as long as the state.
     let state = unsafe {
         let state = lua_newstate(allocate, shared.as_ptr().cast());
         let state = NonNull::new(state).expect("memory for a machine");
@@ -421,7 +420,7 @@ fn open(server: &Server) -> (NonNull<lua_State>, NonNull<Shared>, Globals) {
 }
 
 unsafe extern "C-unwind" fn fill(state: *mut lua_State) -> c_int {
-    // SAFETY: `open` passes its question.
+    // SAFETY: `open` passes its parameters.
     unsafe {
         let filling = lua_touserdata(state, 1).cast::<Filling<'_>>();
         (*filling).globals = Some(sandbox::open(state, (*filling).server));

@@ -4,20 +4,20 @@ use std::fmt;
 
 use super::{List, Stack};
 
-/// Bytes that are kept in the frame of the function: most strings that scripts build are shorter.
+/// Bytes that are stored in the frame of the function: most strings that scripts build are shorter.
 const INLINE: usize = 512;
 
-/// Bytes that grow as a [`List`] does, and become a string.
+/// A growing byte string, stored like a [`List`], that becomes a Lua string.
 pub struct Buffer<'call>(List<'call, u8, INLINE>);
 
 impl<'call> Buffer<'call> {
-    /// An empty buffer, with its slot on top of the stack.
+    /// Creates an empty buffer, with its slot on top of the stack.
     #[inline]
     pub fn new(stack: Stack<'call>) -> Self {
         Self(List::new(stack))
     }
 
-    /// What was added so far.
+    /// Returns the bytes added so far.
     pub fn bytes(&self) -> &[u8] {
         self.0.as_slice()
     }
@@ -44,7 +44,7 @@ impl<'call> Buffer<'call> {
         self.0.stack().push_bytes(self.bytes());
     }
 
-    /// Forgets its bytes, and keeps its memory.
+    /// Removes its bytes, and keeps its memory.
     pub fn clear(&mut self) {
         self.0.clear();
     }

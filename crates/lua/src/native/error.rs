@@ -7,10 +7,10 @@ use mlua_sys as ffi;
 
 use super::{Buffer, Stack, Type};
 
-/// Slots that a message needs while it is made: a position, a buffer and its memory, and the text.
+/// Stack slots needed to build a message: a position, a buffer and its memory, and the text.
 const MESSAGE_SLOTS: c_int = 4;
 
-/// What a native function, or a part of one, ends with.
+/// Result of a native function, or of a part of one.
 pub type Outcome<T> = Result<T, Error>;
 
 /// An error whose message is the last value of the stack, on its way to Lua.
@@ -27,13 +27,13 @@ enum Kind {
 }
 
 impl Error {
-    /// Hands the error to Lua.
+    /// Raises the error in Lua.
     ///
     /// # Safety
     ///
     /// `state` runs a native function whose frames own nothing, and its last value is the message.
     pub(super) unsafe fn raise(self, state: *mut ffi::lua_State) -> ! {
-        // SAFETY: as the caller says. The message is a string, so it ends with a zero as strings of Lua do.
+        // SAFETY: as the caller guarantees. The message is a string, so it ends with a zero as strings of Lua do.
         unsafe {
             if let Kind::Argument(index) = self.0 {
                 let message = ffi::lua_tolstring(state, -1, std::ptr::null_mut());
@@ -45,7 +45,7 @@ impl Error {
 }
 
 impl<'call> Stack<'call> {
-    /// An error with the position of the function that called this one, if that is written in Lua.
+    /// Returns an error with the position of the function that called this one, if that is written in Lua.
     pub fn error(self, message: fmt::Arguments<'_>) -> Error {
         self.make_room();
         // SAFETY: there is room.
@@ -56,21 +56,21 @@ impl<'call> Stack<'call> {
         Error(Kind::Value)
     }
 
-    /// An error without a position.
+    /// Returns an error without a position.
     pub fn plain_error(self, message: fmt::Arguments<'_>) -> Error {
         self.make_room();
         self.push_message(message);
         Error(Kind::Value)
     }
 
-    /// An error about argument `index`, which names the function as its caller did.
+    /// Returns an error about argument `index`, with the function's name as its caller gave it.
     pub fn argument_error(self, index: c_int, message: fmt::Arguments<'_>) -> Error {
         self.make_room();
         self.push_message(message);
         Error(Kind::Argument(index))
     }
 
-    /// Like [`Stack::argument_error`], for a message that may not be text.
+    /// As [`Stack::argument_error`], for a message that may not be text.
     pub fn argument_error_bytes(self, index: c_int, message: &[u8]) -> Error {
         self.push_bytes(message);
         Error(Kind::Argument(index))
@@ -81,7 +81,7 @@ impl<'call> Stack<'call> {
         self.argument_error(index, format_args!("{expected} expected, got {found}"))
     }
 
-    /// Makes room for a message. What a function leaves on a full stack is lost with its error anyway.
+    /// Makes room for a message. The values that a function has on a full stack are lost with its error anyway.
     fn make_room(self) {
         if !self.reserve(MESSAGE_SLOTS) {
             self.pop(MESSAGE_SLOTS);
@@ -97,12 +97,12 @@ impl<'call> Stack<'call> {
         self.replace(-2);
     }
 
-    /// The string that argument `index` has to be. A number becomes one.
+    /// Returns argument `index`, which has to be a string. A number is converted.
     pub fn check_bytes(self, index: c_int) -> Outcome<&'call [u8]> {
         self.bytes(index).ok_or_else(|| self.type_error(index, "string"))
     }
 
-    /// The number that argument `index` has to be. A string that reads as a number is one.
+    /// Returns argument `index`, which has to be a number. A numeric string is converted.
     pub fn check_number(self, index: c_int) -> Outcome<f64> {
         let number = self.number(index);
         if number == 0.0 && !self.is_number(index) {
@@ -111,12 +111,12 @@ impl<'call> Stack<'call> {
         Ok(number)
     }
 
-    /// The number that argument `index` has to be, without its fraction.
+    /// Returns argument `index`, which has to be a number, without its fraction.
     pub fn check_integer(self, index: c_int) -> Outcome<i64> {
         self.check_number(index).map(truncate)
     }
 
-    /// The integer of argument `index`, or `default` without one.
+    /// Returns argument `index` as an integer, or `default` if it is absent.
     pub fn integer_or(self, index: c_int, default: i64) -> Outcome<i64> {
         match self.kind(index) {
             Type::None | Type::Nil => Ok(default),
@@ -125,7 +125,8 @@ impl<'call> Stack<'call> {
     }
 }
 
-/// A double as an integer in the way of x86-64, which scripts see: what does not fit is the smallest integer.
+/// Converts a double to an integer as x86-64 does, which scripts can see: one that does not fit becomes the smallest
+/// integer.
 pub fn truncate(number: f64) -> i64 {
     // -2^63 and 2^63 are exact, and the comparison is false for NaN.
     if number >= i64::MIN as f64 && number < -(i64::MIN as f64) { number as i64 } else { i64::MIN }

@@ -1,4 +1,4 @@
-//! Values that grow in number, whose memory belongs to the state.
+//! Growing lists whose memory belongs to the state.
 
 use std::ffi::c_int;
 use std::mem::MaybeUninit;
@@ -8,30 +8,30 @@ use mlua_sys as ffi;
 
 use super::Stack;
 
-/// Bytes that are copied between two looks at the hook.
+/// Bytes that are copied between two calls of the hook.
 const BYTES_PER_LOOK: usize = 256 * 1024;
 
-/// Values that are kept in the frame of the function while they are few, and in a userdata later.
+/// Values that are stored in the frame of the function while they are few, and in a userdata later.
 ///
-/// A jump of Lua leaves nothing behind: the collector frees the userdata. It occupies one slot of the stack, which was
-/// the top when it was made, and which has to stay while the list is used.
+/// A longjmp of Lua leaks nothing: the collector frees the userdata. It occupies one slot of the stack, the top at the
+/// time of creation, which must stay while the list is used.
 ///
-/// A script may be stopped wherever it grows, however many values are added at once.
+/// A script may be stopped whenever it grows, however many values are added at once.
 pub struct List<'call, T: Copy, const INLINE: usize> {
     stack: Stack<'call>,
     /// The slot: nil, or the userdata.
     slot: c_int,
     len: usize,
     capacity: usize,
-    /// Bytes that are copied until the next look.
+    /// Bytes to copy until the next call of the hook.
     until_look: usize,
-    /// The userdata's memory. Null before there is one.
+    /// The userdata's memory. Null while there is none.
     block: *mut T,
     inline: [MaybeUninit<T>; INLINE],
 }
 
 impl<'call, T: Copy, const INLINE: usize> List<'call, T, INLINE> {
-    /// An empty list, with its slot on top of the stack.
+    /// Creates an empty list, with its slot on top of the stack.
     #[inline]
     pub fn new(stack: Stack<'call>) -> Self {
         // Lua aligns userdata to 8 bytes.
@@ -48,7 +48,7 @@ impl<'call, T: Copy, const INLINE: usize> List<'call, T, INLINE> {
         }
     }
 
-    /// The stack that it was made on.
+    /// Returns the stack of its creation.
     pub fn stack(&self) -> Stack<'call> {
         self.stack
     }
@@ -58,7 +58,7 @@ impl<'call, T: Copy, const INLINE: usize> List<'call, T, INLINE> {
         if self.block.is_null() { self.inline.as_mut_ptr().cast() } else { self.block }
     }
 
-    /// What was added.
+    /// Returns the values.
     #[inline]
     pub fn as_slice(&self) -> &[T] {
         let start = if self.block.is_null() {
@@ -70,7 +70,7 @@ impl<'call, T: Copy, const INLINE: usize> List<'call, T, INLINE> {
         unsafe { slice::from_raw_parts(start, self.len) }
     }
 
-    /// The last value.
+    /// Returns the last value.
     #[inline]
     pub fn last_mut(&mut self) -> Option<&mut T> {
         let last = self.len.checked_sub(1)?;
@@ -91,14 +91,14 @@ impl<'call, T: Copy, const INLINE: usize> List<'call, T, INLINE> {
         self.len += values.len();
     }
 
-    /// Copies values, and looks at the hook now and then.
+    /// Copies values, and calls the hook at intervals.
     ///
     /// # Safety
     ///
     /// As [`ptr::copy_nonoverlapping`]. No frame above owns anything.
     #[inline]
     unsafe fn copy(&mut self, mut from: *const T, mut to: *mut T, mut count: usize) {
-        // SAFETY: the caller has made room, and each piece is within what is left.
+        // SAFETY: the caller has made room, and each piece is within the rest.
         unsafe {
             while count * size_of::<T>() >= self.until_look {
                 let piece = count.min(self.until_look / size_of::<T>());
@@ -134,7 +134,7 @@ impl<'call, T: Copy, const INLINE: usize> List<'call, T, INLINE> {
         self.len = self.len.saturating_sub(1);
     }
 
-    /// Forgets its values, and keeps its memory.
+    /// Removes its values, and keeps its memory.
     pub fn clear(&mut self) {
         self.len = 0;
     }
@@ -146,17 +146,17 @@ impl<'call, T: Copy, const INLINE: usize> List<'call, T, INLINE> {
         }
     }
 
-    /// At least doubles the room.
+    /// At least doubles the capacity.
     #[cold]
     fn grow(&mut self, more: usize) {
         let capacity = self.len.saturating_add(more).max(self.capacity.saturating_mul(2));
-        // SAFETY: a size that cannot be had raises an error of memory. The old values stay in their slot, or in the
-        // frame, until they are copied.
+        // SAFETY: a failed allocation raises Lua's memory error. The old values stay in their slot, or in the frame,
+        // until they are copied.
         unsafe {
             let block =
                 ffi::lua_newuserdata(self.stack.state, capacity.saturating_mul(size_of::<T>()))
                     .cast::<T>();
-            // A look leaves the values where they are, and the new block on top of the stack.
+            // A call of the hook leaves the values where they are, and the new block on top of the stack.
             let start = self.start();
             self.copy(start, block, self.len);
             self.block = block;

@@ -1,14 +1,14 @@
 //! Functions of Lua that are written in Rust, without a wrapper around each call.
 //!
-//! A function gets a [`Stack`], whose first values are its arguments, pushes its results, and says how many they are.
+//! A function gets a [`Stack`], whose first values are its arguments, pushes its results, and returns their number.
 //! Errors are strings with the position of the caller before them, as scripts expect them.
 //!
-//! **Invariant:** a native function, and what it calls, owns nothing that has a destructor while it uses its stack.
-//! Lua raises errors by `longjmp` (when memory is exhausted, when a called function fails, when the hook ends the
-//! script), and a jump may only pass frames that have nothing to do at their end. Memory that has to grow is a
+//! **Invariant:** a native function, and everything it calls, owns nothing that has a destructor while it uses its
+//! stack. Lua raises errors by `longjmp` (when memory is exhausted, when a called function fails, when the hook ends
+//! the script), and a jump may only skip frames that have nothing to do at their end. Growing memory is in a
 //! [`Buffer`], which belongs to the collector of the state, and so counts against its limit.
 //!
-//! **Invariant:** a function that pushes more than 20 values (`LUA_MINSTACK`) asks for room first
+//! **Invariant:** a function that pushes more than 20 values (`LUA_MINSTACK`) first reserves room
 //! ([`Stack::reserve`]).
 
 mod buffer;
@@ -28,7 +28,7 @@ pub use list::List;
 /// Steps of a library function between two calls of the hook: some tens of microseconds.
 pub const STEPS_PER_LOOK: u32 = 10_000;
 
-/// What a value on the stack is.
+/// Type of a value on the stack.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Type {
     /// There is no value at that index.
@@ -69,7 +69,7 @@ impl Type {
         }
     }
 
-    /// The name that Lua's `type` gives.
+    /// Returns the name that Lua's `type` gives.
     pub fn name(self) -> &'static str {
         match self {
             Self::None => "no value",
@@ -85,13 +85,13 @@ impl Type {
     }
 }
 
-/// The index of the `n`-th value that a function was created with, counted from 1.
+/// Returns the index of the `n`-th upvalue of a function, counted from 1.
 pub const fn upvalue(n: c_int) -> c_int {
     ffi::lua_upvalueindex(n)
 }
 
-/// The values of the running function: arguments from 1 on, then what it has pushed. Negative indices count from
-/// the top. It is alive for one call.
+/// The values of the running function: arguments from 1 on, then the values it has pushed. Negative indices count from
+/// the top. It is valid during one call.
 #[derive(Clone, Copy)]
 pub struct Stack<'call> {
     state: *mut ffi::lua_State,
@@ -99,7 +99,7 @@ pub struct Stack<'call> {
 }
 
 impl<'call> Stack<'call> {
-    /// The stack of a running function.
+    /// Returns the stack of a running function.
     ///
     /// # Safety
     ///
@@ -109,15 +109,15 @@ impl<'call> Stack<'call> {
         Self { state, call: PhantomData }
     }
 
-    /// The index of the last value.
+    /// Returns the index of the last value.
     pub fn top(self) -> c_int {
         // SAFETY: `state` is alive for the call; reading the height changes nothing.
         unsafe { ffi::lua_gettop(self.state) }
     }
 
-    /// Cuts the stack to `top` values, or fills it with nils.
+    /// Truncates the stack to `top` values, or fills it with nils.
     pub fn set_top(self, top: c_int) {
-        // SAFETY: callers cut, or fill within the slots that they reserved.
+        // SAFETY: callers truncate, or fill within the slots that they reserved.
         unsafe { ffi::lua_settop(self.state, top) }
     }
 
@@ -126,14 +126,14 @@ impl<'call> Stack<'call> {
         self.set_top(-count - 1);
     }
 
-    /// Whether there is room for `count` more values now: a function has at most 8,000.
+    /// Returns true if there is room for `count` more values now: a function has at most 8,000.
     #[must_use]
     pub fn reserve(self, count: c_int) -> bool {
-        // SAFETY: it may raise an error of memory, which passes frames without destructors only.
+        // SAFETY: it may raise an error of memory, which skips frames without destructors only.
         unsafe { ffi::lua_checkstack(self.state, count) != 0 }
     }
 
-    /// Like [`Stack::reserve`], with Lua's error when there is none.
+    /// As [`Stack::reserve`], with Lua's error if there is no room.
     pub fn reserve_or(self, count: c_int, message: &str) -> Outcome<()> {
         if self.reserve(count) {
             return Ok(());
@@ -141,40 +141,40 @@ impl<'call> Stack<'call> {
         Err(self.error(format_args!("stack overflow ({message})")))
     }
 
-    /// What is at `index`.
+    /// Returns the type of the value at `index`.
     pub fn kind(self, index: c_int) -> Type {
-        // SAFETY: any index may be asked for.
+        // SAFETY: any index is valid here.
         Type::of(unsafe { ffi::lua_type(self.state, index) })
     }
 
-    /// Whether the value at `index` is a number, or a string that reads as one.
+    /// Returns true if the value at `index` is a number, or a string that reads as one.
     pub fn is_number(self, index: c_int) -> bool {
         // SAFETY: as above.
         unsafe { ffi::lua_isnumber(self.state, index) != 0 }
     }
 
-    /// Whether the value counts as true: neither nil nor false.
+    /// Returns true if the value counts as true: neither nil nor false.
     pub fn truth(self, index: c_int) -> bool {
         // SAFETY: as above.
         unsafe { ffi::lua_toboolean(self.state, index) != 0 }
     }
 
-    /// The number at `index`; 0 where it is none.
+    /// Returns the number at `index`; 0 if it is not a number.
     pub fn number(self, index: c_int) -> f64 {
         // SAFETY: as above.
         unsafe { ffi::lua_tonumber(self.state, index) }
     }
 
-    /// The pointer of a light userdata, or of a block of the state.
+    /// Returns the pointer of a light userdata, or of a block of the state.
     pub fn pointer(self, index: c_int) -> *mut c_void {
         // SAFETY: as above.
         unsafe { ffi::lua_touserdata(self.state, index) }
     }
 
-    /// The bytes of a string, or of a number, which becomes a string on the stack. `None` for anything else.
+    /// Returns the bytes of a string, or of a number, which becomes a string on the stack. `None` for anything else.
     ///
-    /// The bytes are valid as long as the value is on the stack or in a table that does not change: callers do not
-    /// use them after they have removed it.
+    /// The bytes are valid as long as the value is on the stack or in a table that does not change: callers do not use
+    /// them after they have removed it.
     pub fn bytes(self, index: c_int) -> Option<&'call [u8]> {
         let mut len = 0;
         // SAFETY: a string of Lua never moves, and the collector keeps it while it is referenced. `len` is its length.
@@ -186,7 +186,7 @@ impl<'call> Stack<'call> {
 
     /// Pushes nil.
     pub fn push_nil(self) {
-        // SAFETY: callers keep to the slots that they have, here and in all functions that push.
+        // SAFETY: callers stay within their slots, here and in all functions that push.
         unsafe { ffi::lua_pushnil(self.state) }
     }
 
@@ -225,7 +225,7 @@ impl<'call> Stack<'call> {
         unsafe { ffi::lua_pushvalue(self.state, index) }
     }
 
-    /// Pushes an empty table with room for so many elements and fields.
+    /// Pushes an empty table with room for this many elements and fields.
     pub fn push_table(self, elements: usize, fields: usize) {
         let room = |count: usize| c_int::try_from(count).unwrap_or(0);
         // SAFETY: see `push_nil`.
@@ -234,13 +234,13 @@ impl<'call> Stack<'call> {
 
     /// Moves the last value to `index`, and those from there on up by one.
     pub fn insert(self, index: c_int) {
-        // SAFETY: callers name an index that there is.
+        // SAFETY: callers pass an index that exists.
         unsafe { ffi::lua_insert(self.state, index) }
     }
 
-    /// Takes the last value as the new one of `index`.
+    /// Pops the last value and stores it at `index`.
     pub fn replace(self, index: c_int) {
-        // SAFETY: callers name an index that there is.
+        // SAFETY: callers pass an index that exists.
         unsafe { ffi::lua_replace(self.state, index) }
     }
 
@@ -271,20 +271,20 @@ impl<'call> Stack<'call> {
         unsafe { ffi::lua_rawset(self.state, index) }
     }
 
-    /// Replaces the key on top by what the table at `index` has for it, with metamethods, which may run any code.
+    /// Replaces the key on top by its value in the table at `index`, with metamethods, which may run any code.
     pub fn get(self, index: c_int) {
-        // SAFETY: errors of metamethods pass frames without destructors.
+        // SAFETY: errors of metamethods skip frames without destructors.
         unsafe { ffi::lua_gettable_(self.state, index) }
     }
 
     /// Calls the function below its `arguments` last values, and leaves one result instead of them. Its errors are
     /// not caught here.
     pub fn call(self, arguments: c_int) {
-        // SAFETY: an error passes frames without destructors.
+        // SAFETY: an error skips frames without destructors.
         unsafe { ffi::lua_call(self.state, arguments, 1) }
     }
 
-    /// Pushes a native function, made with the last `upvalues` values, which it takes.
+    /// Pushes a native function with the last `upvalues` values as its upvalues, which it pops.
     pub fn push_function<F>(self, function: F, upvalues: c_int)
     where
         F: Fn(Stack<'_>) -> Outcome<c_int> + Copy,
@@ -293,7 +293,7 @@ impl<'call> Stack<'call> {
         unsafe { ffi::lua_pushcclosure(self.state, self::function(function), upvalues) }
     }
 
-    /// Pops a value and gives it to the table at `index` as field `name`.
+    /// Pops a value and stores it in the table at `index` as field `name`.
     pub fn set_field(self, index: c_int, name: &CStr) {
         // SAFETY: callers have made the table, which has no metatable.
         unsafe { ffi::lua_setfield(self.state, index, name.as_ptr()) }
@@ -306,21 +306,22 @@ impl<'call> Stack<'call> {
         unsafe { ffi::lua_newuserdata(self.state, size_of::<T>()).cast::<T>().write(value) }
     }
 
-    /// The block at `index`.
+    /// Returns the block at `index`.
     ///
     /// # Safety
     ///
     /// The value at `index` was pushed by [`Stack::push_block`] with the same `T`, and no other reference to its
     /// content is alive.
     pub unsafe fn block<T: Copy>(self, index: c_int) -> &'call mut T {
-        // SAFETY: the caller says that it is a `T`; blocks never move, and this one is referenced from the stack.
+        // SAFETY: the caller guarantees that it is a `T`; blocks never move, and this one is referenced from the
+        // stack.
         unsafe { &mut *self.pointer(index).cast::<T>() }
     }
 
-    /// Calls the hook that counts instructions, as if so many had been executed: it ends scripts that are killed,
-    /// or over a limit, and does not return then.
+    /// Calls the hook that counts instructions, as if that many had been executed: it ends scripts that are killed, or
+    /// over a limit, and does not return then.
     pub fn look(self) {
-        // SAFETY: the hook gets what Lua itself would give: the state and an event. Its error passes frames without
+        // SAFETY: the hook gets the same as from Lua: the state and an event. Its error skips frames without
         // destructors. A `lua_Debug` of zeros is valid: it has numbers and pointers only.
         unsafe {
             if let Some(hook) = ffi::lua_gethook(self.state) {
@@ -333,19 +334,19 @@ impl<'call> Stack<'call> {
     }
 }
 
-/// Counts steps of a library function, and looks at the hook now and then.
+/// Counter of a library function's steps, which calls the hook at intervals.
 #[derive(Clone, Copy)]
 pub struct Steps {
     left: u32,
 }
 
 impl Steps {
-    /// No steps so far.
+    /// Creates a counter at zero.
     pub fn new() -> Self {
         Self { left: STEPS_PER_LOOK }
     }
 
-    /// Counts `steps` more.
+    /// Counts `steps` more, and calls the hook if it is due.
     pub fn take(&mut self, stack: Stack<'_>, steps: u32) {
         if steps < self.left {
             self.left -= steps;
@@ -356,7 +357,7 @@ impl Steps {
     }
 }
 
-/// Makes a function of Lua from a function of Rust, or from a closure without captures.
+/// Converts a function of Rust, or a closure without captures, to a function of Lua.
 pub fn function<F>(_: F) -> ffi::lua_CFunction
 where
     F: Fn(Stack<'_>) -> Outcome<c_int> + Copy,

@@ -1,4 +1,4 @@
-//! `pcall` and `xpcall`, which do not catch what stops a script.
+//! `pcall` and `xpcall`, which do not catch a stop.
 
 use std::ffi::c_int;
 
@@ -49,8 +49,8 @@ unsafe extern "C-unwind" fn pcall(state: *mut lua_State) -> c_int {
     }
 }
 
-/// Replaces an error with the field `err` by that field, as scripts for Redis 6 expect it. The field of other tables,
-/// which is nil, stays behind the error, as in Redis 7.
+/// Replaces an error with the field `err` by that field, as scripts for Redis 6 expect it. For other tables the field,
+/// which is nil, stays after the error, as in Redis 7.
 unsafe fn reduce_error(state: *mut lua_State) {
     // SAFETY: the error is on top.
     unsafe {
@@ -81,8 +81,8 @@ unsafe extern "C-unwind" fn xpcall(state: *mut lua_State) -> c_int {
     }
 }
 
-/// Calls the script's handler of errors, its upvalue, but not for a stop: that is raised by the hook, and while a hook
-/// is called there are no others, so the handler could not be stopped.
+/// Calls the script's error handler, its upvalue, but not for a stop: the hook raises stops, and no hook is called
+/// while one runs, so the handler could not be stopped.
 unsafe extern "C-unwind" fn handle(state: *mut lua_State) -> c_int {
     // SAFETY: called by Lua with the error; nothing is owned here.
     unsafe {

@@ -1,4 +1,4 @@
-//! `collectgarbage`: what a script sets of the collector ends with the script.
+//! `collectgarbage`: the collector settings of a script end with the script.
 
 use std::ffi::{c_char, c_int};
 use std::ptr;
@@ -12,11 +12,11 @@ use mlua_sys::{
 use crate::shared::{COLLECTED_PER_LOOK, Shared, collect, collect_some};
 use crate::values::set_function;
 
-/// What Lua starts with, in percent.
+/// Default settings of Lua, in percent.
 const PAUSE: c_int = 200;
 const STEP_MULTIPLIER: c_int = 200;
 
-/// The most that a script may set: with more, a step is a whole collection, which no look can interrupt.
+/// Maximum setting for scripts: with more, a step is a whole collection, which no look can interrupt.
 const STEP_MULTIPLIER_MAX: c_int = 10_000;
 
 /// Replaces a function of the globals on top of the stack.
@@ -29,7 +29,7 @@ pub(super) unsafe fn replace(state: *mut lua_State) {
     unsafe { set_function(state, c"collectgarbage", collectgarbage) };
 }
 
-/// Undoes what a script has set.
+/// Restores the defaults after a script has changed settings.
 ///
 /// # Safety
 ///
@@ -98,16 +98,16 @@ unsafe extern "C-unwind" fn collectgarbage(state: *mut lua_State) -> c_int {
     }
 }
 
-/// A step of so many kilobytes, or to the end of the cycle; `true` at its end.
+/// Runs a step of this many kilobytes, or to the end of the cycle; `true` at its end.
 ///
 /// # Safety
 ///
 /// Called by Lua, while nothing is owned.
 unsafe fn step(state: *mut lua_State, kilobytes: c_int) -> bool {
-    // C takes a negative number for one that is very large.
+    // C converts a negative number to a very large one.
     let mut left = if kilobytes < 0 { c_int::MAX } else { kilobytes };
     loop {
-        // SAFETY: as the caller says.
+        // SAFETY: as the caller guarantees.
         if unsafe { collect_some(state, left.min(COLLECTED_PER_LOOK)) } {
             return true;
         }

@@ -1,4 +1,4 @@
-//! `coroutine.resume` and `coroutine.wrap`, which neither catch what stops a script nor keep looks away.
+//! `coroutine.resume` and `coroutine.wrap`, which neither catch a stop nor delay looks.
 //!
 //! Both run Lua's own function in their own frame, so that its errors name it.
 
@@ -13,8 +13,8 @@ use super::original::{call_original, wrap_function};
 use crate::memory::WORK_PER_LOOK;
 use crate::shared::{enter, is_stopped, leave, raise_stop, runs, work};
 
-/// Every coroutine counts its own instructions until it looks. So a look is due every few resumptions, or a script
-/// could run coroutines that all end before their first one.
+/// Every coroutine counts its own instructions. So a look is also due every few resumptions; otherwise a script could
+/// run coroutines that all end before their first look.
 const WORK_PER_RESUMPTION: usize = WORK_PER_LOOK / 16;
 
 /// Replaces functions of the table `coroutine` on top of the stack.
@@ -30,7 +30,7 @@ pub(super) unsafe fn replace(state: *mut lua_State) {
     }
 }
 
-/// With Lua's `coroutine.resume` as its upvalue.
+/// Has Lua's `coroutine.resume` as its upvalue.
 unsafe extern "C-unwind" fn resume(state: *mut lua_State) -> c_int {
     // SAFETY: called by Lua; nothing is owned here.
     unsafe {
@@ -44,10 +44,10 @@ unsafe extern "C-unwind" fn resume(state: *mut lua_State) -> c_int {
     }
 }
 
-/// With Lua's `coroutine.wrap` as its upvalue.
+/// Has Lua's `coroutine.wrap` as its upvalue.
 unsafe extern "C-unwind" fn wrap(state: *mut lua_State) -> c_int {
-    // SAFETY: called by Lua. The function of Lua has the coroutine as its upvalue; so has the one that replaces it, for
-    // it is called in its frame.
+    // SAFETY: called by Lua. Lua's function has the coroutine as its upvalue; so has its replacement, since it is
+    // called in the same frame.
     unsafe {
         call_original(state, lua_upvalueindex(1));
         lua_getupvalue(state, -1, 1);
@@ -57,7 +57,8 @@ unsafe extern "C-unwind" fn wrap(state: *mut lua_State) -> c_int {
     }
 }
 
-/// What `coroutine.wrap` returns. Its upvalues are the coroutine and Lua's function. That passes errors on.
+/// The function that `coroutine.wrap` returns. Its upvalues are the coroutine and Lua's function, which passes errors
+/// on.
 unsafe extern "C-unwind" fn wrapped(state: *mut lua_State) -> c_int {
     // SAFETY: called by Lua; nothing is owned here.
     unsafe {
@@ -68,8 +69,8 @@ unsafe extern "C-unwind" fn wrapped(state: *mut lua_State) -> c_int {
     }
 }
 
-/// Looks if it is due, says that the coroutine runs, and makes room for its arguments. Lua would make that room where it
-/// is not caught that memory runs out, and end the process.
+/// Looks if it is due, marks the coroutine as running, and makes room for its arguments. Lua would make that room
+/// outside of a protected call, where exhausted memory ends the process.
 unsafe fn prepare(state: *mut lua_State, coroutine: *mut lua_State, arguments: c_int) {
     // SAFETY: called by functions that Lua has called.
     unsafe {

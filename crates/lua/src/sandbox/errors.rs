@@ -6,7 +6,7 @@ use mlua_sys::{lua_State, lua_pushvalue, lua_replace, lua_tolstring, luaL_error}
 
 use crate::values::bytes;
 
-/// The `__index` of globals: what is not there is an error.
+/// The `__index` of globals: reading a missing global is an error.
 ///
 /// # Safety
 ///

@@ -1,6 +1,6 @@
-//! `load` and `loadstring`, which compile text only: what string.dump returns could crash the machine.
+//! `load` and `loadstring`, which compile text only: bytecode from string.dump could crash the machine.
 //!
-//! Lua's parser trusts its caller in two ways. Its counters are 32 bits wide, so the length of a source has a limit
+//! Lua's parser trusts its caller in two ways. Its counters are 32 bits wide, so the length of a source is limited
 //! here. And it keeps the name of a chunk where the collector does not see it, so the name is kept on the stack.
 
 use std::ffi::{c_char, c_int, c_void};
@@ -16,15 +16,15 @@ use mlua_sys::{
 use crate::shared::{is_stopped, raise_stop, runs, work};
 use crate::values::set_function;
 
-/// Bytes of the longest source: the longest value. The lexer counts the levels of a long bracket in an `int`, and takes
-/// twice their number from the length of a token, so both have to fit.
+/// Maximum length of a source in bytes: that of the longest value. The lexer counts the levels of a long bracket in an
+/// `int`, and subtracts twice their number from the length of a token, so both have to fit.
 const SOURCE_LEN_MAX: usize = 512 * 1024 * 1024;
 const _: () = assert!(2 * (2 + SOURCE_LEN_MAX) < i32::MAX as usize);
 
-/// Bytes that the parser gets at a time: it looks between two pieces.
+/// Bytes passed to the parser at a time: it looks between two pieces.
 const PIECE_LEN: usize = 16 * 1024;
 
-/// Work for each byte of source, in bytes that are read or written.
+/// Work for each byte of source, in bytes read or written.
 const WORK_PER_BYTE: usize = 8;
 
 /// Replaces functions of the globals on top of the stack.
@@ -40,14 +40,14 @@ pub(super) unsafe fn replace(state: *mut lua_State) {
     }
 }
 
-/// A text to be compiled, in pieces.
+/// Source text to be compiled, in pieces.
 struct Source {
-    /// Whether a space is still to be read before: it makes Lua take what looks like compiled code for text.
+    /// True if a space must be read first: it makes Lua take text that looks like compiled code for text.
     has_space: bool,
     text: *const c_char,
     /// Bytes from `text` on.
     len: usize,
-    /// Bytes that were read before.
+    /// Number of bytes read so far.
     read: usize,
 }
 
@@ -63,8 +63,8 @@ pub(crate) unsafe fn compile(state: *mut lua_State, text: &[u8], name: *const c_
     unsafe { parse(state, read_source, &mut source, name) }
 }
 
-/// Runs Lua's parser, with the name of the chunk on the stack: the parser makes the same string, to which nothing that
-/// the collector follows refers at first.
+/// Runs Lua's parser, with the name of the chunk on the stack: the parser creates the same string, which is at first
+/// not reachable for the collector.
 unsafe fn parse(
     state: *mut lua_State,
     reader: lua_Reader,
@@ -104,7 +104,7 @@ unsafe extern "C-unwind" fn read_source(
     }
 }
 
-/// Counts what is about to be parsed, as work and towards the limit.
+/// Counts bytes that are about to be parsed, as work and towards the limit.
 unsafe fn count(state: *mut lua_State, source: &mut Source, len: usize) {
     source.read = source.read.saturating_add(len);
     // SAFETY: in the protected call of the parser; nothing is owned here.
@@ -116,8 +116,8 @@ unsafe fn count(state: *mut lua_State, source: &mut Source, len: usize) {
     }
 }
 
-/// What `load` and `loadstring` return after this status of compiling, which has caught errors of the reader and of
-/// memory: a stop goes on.
+/// Returns the results of `load` and `loadstring` for this status of compiling, which has caught errors of the reader
+/// and of memory. A stop is raised again.
 unsafe fn results(state: *mut lua_State, status: c_int) -> c_int {
     if status == 0 {
         return 1;
@@ -145,7 +145,7 @@ unsafe extern "C-unwind" fn loadstring(state: *mut lua_State) -> c_int {
 }
 
 unsafe extern "C-unwind" fn load(state: *mut lua_State) -> c_int {
-    // SAFETY: called by Lua; the third place of the stack keeps the piece that is being read.
+    // SAFETY: called by Lua; the third slot of the stack keeps the piece that is being read.
     unsafe {
         let name = luaL_optlstring(state, 2, c"=(load)".as_ptr(), ptr::null_mut());
         luaL_checktype(state, 1, LUA_TFUNCTION);
@@ -161,7 +161,7 @@ unsafe extern "C-unwind" fn read_piece(
     source: *mut c_void,
     len: *mut usize,
 ) -> *const c_char {
-    // SAFETY: `load` passes its source, and has the function and a place for the piece on the stack.
+    // SAFETY: `load` passes its source, and has the function and a slot for the piece on the stack.
     unsafe {
         let source = &mut *source.cast::<Source>();
         if source.has_space {
@@ -176,8 +176,8 @@ unsafe extern "C-unwind" fn read_piece(
     }
 }
 
-/// Has the script's function return the next string, which the third place of the stack keeps. Without one, the source
-/// is at its end.
+/// Calls the script's function for the next string, which the third slot of the stack keeps. If there is none, the
+/// source is at its end.
 unsafe fn read_string(state: *mut lua_State, source: &mut Source) {
     // SAFETY: in the protected call of the parser; nothing is owned here.
     unsafe {

@@ -1,8 +1,8 @@
-//! What scripts find in a machine: the globals of Redis 7.0, none of which they can change.
+//! The environment of scripts in a machine: the globals of Redis 7.0, none of which they can change.
 //!
-//! Lua 5.1 has no tables that cannot be written. So scripts see an empty table in the place of each, a *proxy*: its
-//! metatable reads from the real table and refuses to write. Functions that bypass metatables (`next`, `rawget`, …)
-//! are replaced by ones that know proxies.
+//! Lua 5.1 has no read-only tables. So scripts see an empty table in place of each, a *proxy*: its metatable reads
+//! from the real table and refuses to write. Functions that bypass metatables (`next`, `rawget`, …) are replaced by
+//! functions that handle proxies.
 
 mod base;
 mod collector;
@@ -33,16 +33,16 @@ pub(crate) use collector::restore as restore_collector;
 pub(crate) use loading::compile;
 pub(crate) use protected::is_protected;
 
-/// Where a machine finds its tables of globals, in the registry.
+/// References in the registry to a machine's tables of globals.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Globals {
-    /// What scripts see.
+    /// Globals that scripts see.
     pub(crate) of_scripts: c_int,
     /// The table behind it, which gets `KEYS` and `ARGV`.
     pub(crate) behind_scripts: c_int,
-    /// What functions see.
+    /// Globals that functions see.
     pub(crate) of_functions: c_int,
-    /// The metatable of that, and what it reads from: while a library is loaded, and later.
+    /// The metatable of that, and the tables it reads from: while a library is loaded, and later.
     pub(crate) functions_metatable: c_int,
     pub(crate) behind_loading: c_int,
     pub(crate) behind_functions: c_int,
@@ -57,7 +57,7 @@ const REMOVED: [&CStr; 8] =
 ///
 /// # Safety
 ///
-/// In a protected call, for it may run out of memory.
+/// In a protected call, since it may run out of memory.
 pub(crate) unsafe fn open(state: *mut lua_State, server: &Server) -> Globals {
     // SAFETY: every function leaves the stack as its comment says; the stack has room for some twenty values.
     unsafe {
@@ -83,7 +83,7 @@ unsafe fn open_lua(state: *mut lua_State) {
         (c"os", luaopen_os),
     ];
     for (name, open) in parts {
-        // SAFETY: they are opened as `luaL_openlibs` does it.
+        // SAFETY: they are opened as by `luaL_openlibs`.
         unsafe {
             lua_pushcclosure(state, open, 0);
             lua_pushstring_(state, name.as_ptr());
@@ -93,7 +93,7 @@ unsafe fn open_lua(state: *mut lua_State) {
 }
 
 unsafe fn replace_functions(state: *mut lua_State) {
-    // SAFETY: the table whose functions are replaced is pushed before and taken after.
+    // SAFETY: the table whose functions are replaced is pushed before and popped after.
     unsafe {
         lua_pushvalue(state, LUA_GLOBALSINDEX);
         base::replace(state);
@@ -116,7 +116,7 @@ unsafe fn replace_functions(state: *mut lua_State) {
     }
 }
 
-/// Leaves nothing but `clock` in the table `os`.
+/// Removes everything but `clock` from the table `os`.
 unsafe fn keep_clock(state: *mut lua_State) {
     // SAFETY: a table and its function are pushed and taken.
     unsafe {
@@ -137,7 +137,7 @@ unsafe fn set_nil(state: *mut lua_State, name: &CStr) {
     }
 }
 
-/// Has `getmetatable("")` return a proxy, while methods of strings read from the real table.
+/// Makes `getmetatable("")` return a proxy, while methods of strings read from the real table.
 unsafe fn protect_strings(state: *mut lua_State) {
     // SAFETY: the string and its metatable are pushed and taken.
     unsafe {
@@ -172,11 +172,11 @@ unsafe fn protect_members(state: *mut lua_State) {
     }
 }
 
-/// Makes the three tables of globals, and chooses that of scripts.
+/// Creates the three tables of globals, and selects that of scripts.
 unsafe fn globals(state: *mut lua_State, server: &Server, json: JsonSettings) -> Globals {
-    // SAFETY: `luaL_ref` takes what was pushed before.
+    // SAFETY: `luaL_ref` pops the value pushed before it.
     unsafe {
-        // What is read in vain is an error, by this metatable.
+        // With this metatable, reading a missing field is an error.
         lua_createtable(state, 0, 1);
         crate::values::set_function(state, c"__index", errors::nonexistent);
         let metatable = mlua_sys::lua_gettop(state);
@@ -214,7 +214,7 @@ unsafe fn globals(state: *mut lua_State, server: &Server, json: JsonSettings) ->
     }
 }
 
-/// Sets `redis`, and `server` as Valkey names it, of the table below the top to the value on top, which it takes.
+/// Sets `redis`, and `server` as in Valkey, of the table below the top to the value on top, which it pops.
 unsafe fn set_redis(state: *mut lua_State) {
     // SAFETY: the value is pushed once more, and taken twice.
     unsafe {
@@ -238,9 +238,9 @@ unsafe fn copy_globals(state: *mut lua_State) {
     }
 }
 
-/// Takes globals and their API from the stack. Returns the references to the globals, their proxy and its metatable.
+/// Pops globals and their API from the stack. Returns the references to the globals, their proxy and its metatable.
 unsafe fn finish(state: *mut lua_State, metatable: c_int) -> (c_int, c_int, c_int) {
-    // SAFETY: what is pushed here is taken by references.
+    // SAFETY: the values pushed here are popped by references.
     unsafe {
         protected::make_proxy(state);
         set_redis(state);
@@ -252,7 +252,7 @@ unsafe fn finish(state: *mut lua_State, metatable: c_int) -> (c_int, c_int, c_in
         lua_pushvalue(state, metatable);
         lua_setmetatable(state, -3);
         lua_getmetatable(state, -1);
-        // What `getmetatable(_G)` returns.
+        // The value that `getmetatable(_G)` returns.
         lua_pushvalue(state, metatable);
         protected::make_proxy(state);
         lua_setfield(state, -2, c"__metatable".as_ptr());

@@ -22,7 +22,7 @@ pub(super) unsafe fn replace(state: *mut lua_State) {
     }
 }
 
-/// An argument as C's `int`, which Redis reads.
+/// Returns an argument as C's `int`, as in Redis.
 unsafe fn integer(state: *mut lua_State, index: c_int) -> i32 {
     // SAFETY: called by a function that Lua has called.
     unsafe { luaL_checkinteger(state, index) as i32 }

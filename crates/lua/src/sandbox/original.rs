@@ -1,4 +1,4 @@
-//! Functions around those of Lua, which run in the same frame, so that errors name them.
+//! Wrappers of Lua's own functions, which run in the same frame, so that errors name them.
 
 use std::ffi::{CStr, c_int};
 
@@ -20,12 +20,12 @@ pub(super) unsafe fn wrap_function(state: *mut lua_State, name: &CStr, function:
     }
 }
 
-/// Runs the original at `index` in the frame of the caller. Returns how many results it left.
+/// Runs the original at `index` in the frame of the caller. Returns the number of its results.
 ///
 /// # Safety
 ///
 /// The index is that of a function in C which needs no other upvalues than the caller has. The caller owns nothing.
 pub(super) unsafe fn call_original(state: *mut lua_State, index: c_int) -> c_int {
-    // SAFETY: as the caller says.
+    // SAFETY: as the caller guarantees.
     unsafe { lua_tocfunction(state, index).map_or(0, |function| function(state)) }
 }

@@ -1,4 +1,4 @@
-//! Tables that scripts cannot change, and the functions that see through them.
+//! Tables that scripts cannot change, and the functions that access the tables behind them.
 
 use std::ffi::c_int;
 
@@ -33,7 +33,7 @@ pub(super) unsafe fn make_proxy(state: *mut lua_State) {
     }
 }
 
-/// Whether the value at `index` is a proxy.
+/// Returns true if the value at `index` is a proxy.
 ///
 /// # Safety
 ///
@@ -55,7 +55,7 @@ pub(crate) unsafe fn is_protected(state: *mut lua_State, index: c_int) -> bool {
 ///
 /// # Safety
 ///
-/// See [`values`](crate::values). The table must not get into the hands of a script.
+/// See [`values`](crate::values). The table must not become reachable for a script.
 pub(super) unsafe fn unwrap(state: *mut lua_State, index: c_int) {
     // SAFETY: two values are pushed and taken.
     unsafe {
@@ -68,7 +68,8 @@ pub(super) unsafe fn unwrap(state: *mut lua_State, index: c_int) {
     }
 }
 
-/// Raises the error for writing to a proxy at `index`, if it is one. Functions say no position.
+/// Raises the error for writing to a proxy at `index`, if it is one. The error of functions has no
+/// position.
 ///
 /// # Safety
 ///
@@ -91,7 +92,7 @@ pub(super) unsafe fn check_writable(state: *mut lua_State, index: c_int) {
 pub(super) unsafe fn replace(state: *mut lua_State) {
     // SAFETY: the globals stay on top.
     unsafe {
-        // The function of Lua is the faster one, and right for tables that are not protected.
+        // The function of Lua is faster, and correct for tables that are not protected.
         lua_getfield_(state, -1, c"next".as_ptr());
         lua_pushcclosure(state, next, 0);
         lua_pushvalue(state, -1);

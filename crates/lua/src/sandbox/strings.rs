@@ -1,5 +1,5 @@
-//! Functions of `string` that may run long, while no hook is called. `string.rep` has a limit, too: the function of Lua
-//! loops for the whole count, even over an empty string.
+//! Functions of `string` that may run long without a call of the hook. `string.rep` has a limit, too: the function of
+//! Lua loops for the whole count, even over an empty string.
 
 use std::ffi::c_int;
 
@@ -11,7 +11,7 @@ use super::original::{call_original, wrap_function};
 use crate::shared::{Shared, enter, leave, raise_stop, work};
 use crate::values::{push_bytes, set_function};
 
-/// Length of the longest string that is made of copies, in bytes: the longest value.
+/// Maximum length of a string of copies, in bytes: that of the longest value.
 const REPEATED_LEN_MAX: usize = 512 * 1024 * 1024;
 
 /// Replaces a function of the table `string` on top of the stack.
@@ -29,7 +29,7 @@ pub(super) unsafe fn replace(state: *mut lua_State) {
     }
 }
 
-/// Around functions of Lua that make a string. One that there is already is not allocated, so it would not count.
+/// Wraps functions of Lua that create a string. A string that already exists is not allocated, so it would not count.
 unsafe extern "C-unwind" fn make(state: *mut lua_State) -> c_int {
     // SAFETY: called by Lua; the string is on top, and nothing is owned here.
     unsafe {

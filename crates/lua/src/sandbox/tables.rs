@@ -14,7 +14,7 @@ use super::protected::check_writable;
 use crate::shared::work;
 use crate::values::set_function;
 
-/// What an element that is read, compared or moved counts for, in bytes of work.
+/// Work of reading, comparing or moving an element, in bytes.
 const WORK_PER_ELEMENT: usize = 16;
 
 /// Replaces functions of the table `table` on top of the stack.
@@ -43,7 +43,7 @@ pub(super) unsafe fn replace_unpack(state: *mut lua_State) {
     unsafe { set_function(state, c"unpack", unpack) };
 }
 
-/// The function of Lua counts the elements in an `int`, which overflows for bounds that are far from each other, and
+/// `unpack`. The function of Lua counts the elements in an `int`, which overflows if the bounds are far apart, and
 /// then writes beyond its stack. Bounds are C's `int`, as there.
 unsafe extern "C-unwind" fn unpack(state: *mut lua_State) -> c_int {
     // SAFETY: called by Lua, with the arguments checked first, and with room for the results.
@@ -65,7 +65,7 @@ unsafe extern "C-unwind" fn unpack(state: *mut lua_State) -> c_int {
     }
 }
 
-/// Around functions of Lua that walk through their table without a call of the hook.
+/// Wraps functions of Lua that walk through their table without a call of the hook.
 unsafe extern "C-unwind" fn walk(state: *mut lua_State) -> c_int {
     // SAFETY: called by Lua; nothing is owned here.
     unsafe {
@@ -96,7 +96,7 @@ unsafe extern "C-unwind" fn insert(state: *mut lua_State) -> c_int {
     }
 }
 
-/// Moves the elements from `place` to before `end` one up. The place may be far below the first.
+/// Moves the elements from `place` to before `end` up by one. The place may be far below the first.
 unsafe fn move_up(state: *mut lua_State, place: c_int, end: c_int) {
     let mut to = end;
     while to > place {
@@ -127,8 +127,8 @@ unsafe extern "C-unwind" fn sort(state: *mut lua_State) -> c_int {
 
 /// Sorts the elements from `first` to `last` of the table at index 1, by the function at index 2 or by `<`.
 ///
-/// This is quicksort with the median of three, in the very order of comparisons and swaps of Lua 5.1: which of two
-/// equal elements comes first is visible to scripts.
+/// This is quicksort with the median of three, with the same order of comparisons and swaps as Lua 5.1: scripts can
+/// see which of two equal elements comes first.
 unsafe fn sort_range(state: *mut lua_State, mut first: c_int, mut last: c_int) {
     while first < last {
         // SAFETY: both places are in the table; what is pushed is taken.
@@ -146,7 +146,7 @@ unsafe fn sort_range(state: *mut lua_State, mut first: c_int, mut last: c_int) {
             }
             partition(state, first, middle, last)
         };
-        // The longer part is next in this loop, so the depth of the recursion is a logarithm.
+        // The loop continues with the longer part, so the depth of the recursion is logarithmic.
         let shorter = if pivot - first < last - pivot {
             let shorter = (first, pivot - 1);
             first = pivot + 1;
@@ -161,7 +161,7 @@ unsafe fn sort_range(state: *mut lua_State, mut first: c_int, mut last: c_int) {
     }
 }
 
-/// Swaps the elements at two places if the second one is less; `true` if so.
+/// Swaps the elements at two places if the second one is less; `true` if it swapped.
 unsafe fn order(state: *mut lua_State, low: c_int, high: c_int) -> bool {
     // SAFETY: two elements are pushed, and both are taken.
     unsafe {
@@ -177,16 +177,16 @@ unsafe fn order(state: *mut lua_State, low: c_int, high: c_int) -> bool {
     }
 }
 
-/// Puts the element on top at `top_place`, and the one below it at `below_place`.
-unsafe fn put_two(state: *mut lua_State, top_place: c_int, below_place: c_int) {
+/// Puts the element on top at `top_position`, and the one below it at `below_place`.
+unsafe fn put_two(state: *mut lua_State, top_position: c_int, below_place: c_int) {
     // SAFETY: two elements are on the stack.
     unsafe {
-        lua_rawseti_(state, 1, top_place);
+        lua_rawseti_(state, 1, top_position);
         lua_rawseti_(state, 1, below_place);
     }
 }
 
-/// Moves what is less than the element in the middle before it, and the others behind it. Returns its place. The
+/// Moves the elements that are less than the middle one before it, and the others after it. Returns its place. The
 /// first element is not greater than it, and the last one not less.
 unsafe fn partition(state: *mut lua_State, first: c_int, middle: c_int, last: c_int) -> c_int {
     // SAFETY: the pivot is on the stack until the end, with an element from each side above it.
@@ -226,7 +226,7 @@ unsafe fn partition(state: *mut lua_State, first: c_int, middle: c_int, last: c_
     }
 }
 
-/// A function that contradicts itself would leave the table.
+/// Raises an error if an inconsistent order function would make the sort leave the table.
 unsafe fn check_order(state: *mut lua_State, is_inside: bool) {
     if !is_inside {
         // SAFETY: nothing is owned here.
@@ -234,7 +234,7 @@ unsafe fn check_order(state: *mut lua_State, is_inside: bool) {
     }
 }
 
-/// Whether one of the values on the stack comes before the other.
+/// Returns true if one value on the stack is ordered before the other.
 unsafe fn is_less(state: *mut lua_State, left: c_int, right: c_int) -> bool {
     // SAFETY: the indexes are relative to the top, from where they are copied; nothing is owned here.
     unsafe {

@@ -10,7 +10,7 @@ use tierce_lua::{
 };
 use tierce_wire::resp::{Encoder, Proto};
 
-/// The code of a library may take so long.
+/// Time limit for the code of a library.
 const LOAD_TIME_MAX: Duration = Duration::from_millis(500);
 
 /// Commands `echo`, `set`, `get`, `fail`, `raw` (replies its argument as it is) and `stop`.
@@ -94,7 +94,7 @@ impl TestMachine {
         self.machine.run(&script, &call, host, &mut self.reply)
     }
 
-    /// The reply, as a client sees it.
+    /// Returns the reply, as a client sees it.
     pub fn eval(&mut self, source: &str) -> String {
         let mut host = Commands { looks_left: 10_000, ..Commands::default() };
         let outcome = self.run(source, &mut host);

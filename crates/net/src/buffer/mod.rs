@@ -1,4 +1,4 @@
 //! Input buffers that outlive a turn.
 
-pub(crate) mod apart;
 pub(crate) mod rest;
+pub(crate) mod side_buffer;

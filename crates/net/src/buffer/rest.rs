@@ -1,39 +1,36 @@
-//! Input that has arrived and waits for more: the incomplete rest of a request, or whole requests
-//! of a suspended session.
+//! Unconsumed input: the incomplete rest of a request, or whole requests of a suspended session.
 //!
-//! - Owns nothing while empty. When at least as many bytes were consumed as are left, owns at most [`SLACK_FACTOR`]
+//! - Owns nothing while empty. When at least as many bytes were consumed as are left, it owns at most [`SLACK_FACTOR`]
 //!   times these, or [`SLACK_BYTES_MAX`]: an idle connection does not keep the memory of its last request.
-//! - Whatever length a request announces, room is made for at most [`READ_AHEAD_FACTOR`] times the
-//!   bytes that have arrived, and at most [`READ_AHEAD_BYTES_MAX`] more than have arrived or twice
-//!   as many.
+//! - Memory grows with received bytes, never with a declared length: there is room for at most [`READ_AHEAD_FACTOR`]
+//!   times the received bytes, and at most [`READ_AHEAD_BYTES_MAX`] more than were received or twice as many.
 
-/// Room made for announced bytes before they arrive. A peer that announces much and sends little
-/// costs no more than this.
+/// Maximum room allocated for declared bytes before they arrive. A peer that declares much and sends little costs no
+/// more than this.
 pub const READ_AHEAD_BYTES_MAX: usize = 1024 * 1024;
 
-/// Room made for announced bytes, as a multiple of those that have arrived. The first 64 KiB of a
-/// large value get a megabyte, while thousands of connections with a length and nothing behind it
-/// get the smallest block each.
+/// Room allocated for declared bytes, as a multiple of the received ones. The first 64 KiB of a large value get a
+/// megabyte, while thousands of connections with only a declared length get the smallest block each.
 pub(crate) const READ_AHEAD_FACTOR: usize = 16;
 
-/// The least room made. A session with an incomplete request costs at least this much.
+/// Least room allocated. A session with an incomplete request costs at least this much.
 const ROOM_BYTES_MIN: usize = 256;
 
-/// Memory that may stay unused behind requests that were consumed. No more bytes than these are moved to the
-/// worker's buffer when the next ones arrive (`REJOIN_BYTES_MAX`), so keeping more memory for them would save nothing.
+/// Memory that may stay unused behind consumed requests. At most this many bytes are moved to the worker's buffer when
+/// the next ones arrive (`REJOIN_BYTES_MAX`), so keeping more memory for them would save nothing.
 const SLACK_BYTES_MAX: usize = 4 * 1024;
 
-/// This limit as a multiple of the bytes that are left.
+/// This limit as a multiple of the remaining bytes.
 const SLACK_FACTOR: usize = 4;
 
-/// The unconsumed input of one connection: `start <= end <= memory.len()`.
+/// Unconsumed input of one connection: `start <= end <= memory.len()`.
 #[derive(Debug, Default)]
 pub(crate) struct Rest {
-    /// As long as it was written to at any time.
+    /// Its length is the highest position ever written.
     memory: Vec<u8>,
     start: usize,
     end: usize,
-    /// Bytes the session expects its first request to have; 0 if it does not know.
+    /// Number of bytes the session expects its first request to have; 0 if it does not know.
     wanted: usize,
 }
 
@@ -48,14 +45,13 @@ impl Rest {
         self.end - self.start
     }
 
-    /// Memory owned.
+    /// Returns the memory owned.
     pub(crate) fn capacity(&self) -> usize {
         self.memory.capacity()
     }
 
-    /// Drops the first `count` bytes; gives the memory back with the last one, or when few are left. Only what is
-    /// consumed gives memory back: room made ahead stays until it is used. The bytes in front pay for the move of as
-    /// many to smaller memory.
+    /// Drops the first `count` bytes. Frees memory when nothing or little is left. Only consumption frees memory: room
+    /// allocated ahead stays until it is used. The consumed bytes pay for moving as many to smaller memory.
     pub(crate) fn discard(&mut self, count: usize, wanted: usize) {
         debug_assert!(count <= self.len());
         self.start += count;
@@ -88,18 +84,18 @@ impl Rest {
         self.end = self.memory.len();
     }
 
-    /// Room behind the bytes, to receive into: at least `min` bytes. It is made for no more than are there, so that those
-    /// that arrive pay for the moves.
+    /// Returns room behind the bytes to receive into: at least `min` bytes. The room grows at most with the bytes
+    /// present, so that arriving bytes pay for the moves.
     pub(crate) fn spare(&mut self, min: usize) -> &mut [u8] {
         if self.room() < min {
             self.make_room(min);
         }
-        // Cleared once, and not again each time that something is received.
+        // Zeroed once, and not again at each receive.
         self.memory.resize(self.memory.capacity(), 0);
         &mut self.memory[self.end..]
     }
 
-    /// Tells that `count` bytes were written to the beginning of [`spare`](Rest::spare).
+    /// Adds `count` bytes that were written to the beginning of [`spare`](Rest::spare).
     pub(crate) fn extend(&mut self, count: usize) {
         assert!(count <= self.memory.len() - self.end, "received more than there was room");
         self.end += count;
@@ -111,7 +107,7 @@ impl Rest {
         self.append(&rest.bytes()[..count], 0);
     }
 
-    /// Puts `bytes` between the first `at` bytes and the others.
+    /// Inserts `bytes` behind the first `at` bytes.
     pub(crate) fn insert(&mut self, at: usize, bytes: &[u8]) {
         let (front, back) = self.bytes().split_at(at);
         let joined = [front, bytes, back].concat();
@@ -122,16 +118,15 @@ impl Rest {
         self.capacity() - self.end
     }
 
-    /// Makes room for `more` behind the bytes, and for what the session expects. There is room for as many as are moved
-    /// besides `more`, so that the moves of a growing request add up to less than twice its length. Where it is large and the length is
-    /// known, it grows in small steps and no further: large allocations grow where they are.
+    /// Makes room for `more` behind the bytes, and for the expected request. There is room for as many bytes as are
+    /// moved besides `more`, so the moves of a growing request add up to less than twice its length. A large request of
+    /// known length grows in small steps and not beyond it: large allocations grow in place.
     fn make_room(&mut self, more: usize) {
         let len = self.len();
         let fits = len + more <= self.capacity();
         self.memory.copy_within(self.start..self.end, 0);
         (self.start, self.end) = (0, len);
-        // Room at the front suffices if at least half is free: then moving is paid for by the
-        // bytes that were consumed.
+        // Room at the front suffices if at least half is free: then the consumed bytes pay for the move.
         if fits && len <= self.capacity() / 2 {
             return;
         }
@@ -169,10 +164,11 @@ mod tests {
         ]
     }
 
-    /// Moves of a byte on average, at most; one that arrives with a growth of memory counts as moved. Each is
-    /// at most once (1). From one growth to the next at least as many arrive as the former has moved, so what the latter
-    /// moves is at most those (1), as many (1), and what arrived with the former (1). The bytes that were consumed pay for
-    /// the move to smaller memory (1), and for the growth behind it, which moves the same bytes (1).
+    /// Upper bound of the average number of moves of a byte; a byte that arrives with a growth of memory counts as
+    /// moved. Each byte is moved once at that time (1). Between two growths at least as many bytes arrive as the first
+    /// has moved, so the second moves at most those (1), as many again (1), and those that arrived with the first (1).
+    /// The consumed bytes pay for the move to smaller memory (1), and for the growth after it, which moves these bytes
+    /// again (1).
     const MOVES_MAX: usize = 6;
 
     proptest! {

@@ -8,28 +8,28 @@ use rustix::event::{PollFd, PollFlags, Timespec, poll};
 
 use super::{Clock, Now};
 
-/// Tells whether a worker that waits may go on.
+/// Function that tells whether a waiting worker may continue.
 pub type IsDue = Arc<dyn Fn() -> bool + Send + Sync>;
 
-/// The part of the system that is simulated.
+/// Simulated part of the system.
 pub trait System: Send + Sync {
-    /// The time.
+    /// Returns the time.
     fn now(&self) -> Now;
 
-    /// Waits until something is due, so many milliseconds at most.
+    /// Waits until an event is due, at most for this many milliseconds.
     fn wait(&self, timeout_ms: Option<u64>, is_due: IsDue);
 }
 
-/// The system as one worker sees it.
+/// System as one worker sees it.
 #[derive(Clone)]
 pub(crate) struct World {
     system: Arc<dyn System>,
-    /// Its poller has something to report.
+    /// Function that tells if the worker's poller has events.
     is_due: IsDue,
 }
 
 impl World {
-    /// For the worker with this poller.
+    /// Creates the view of the worker with this poller.
     pub(crate) fn new(system: &Arc<dyn System>, poller: OwnedFd) -> Self {
         let is_due = move || can_read([&poller].into_iter());
         Self { system: Arc::clone(system), is_due: Arc::new(is_due) }
@@ -47,8 +47,7 @@ impl fmt::Debug for World {
 }
 
 impl Clock {
-    /// Waits in a simulation, if this is the clock of one. Behind that a worker does not wait for the system: it is told
-    /// for how long.
+    /// Waits in the simulation, if this is its clock. Returns how long the worker still has to wait in the system.
     pub(crate) fn wait(&self, timeout_ms: Option<u64>) -> Option<u64> {
         let Some(World { system, is_due }) = &self.world else { return timeout_ms };
         if timeout_ms != Some(0) {
@@ -58,7 +57,7 @@ impl Clock {
     }
 }
 
-/// `true` if a read from one of these would find something.
+/// Returns true if a read from one of these would find something.
 #[must_use]
 pub fn can_read<'f>(all: impl Iterator<Item = &'f OwnedFd>) -> bool {
     let mut all: Vec<PollFd<'_>> = all.map(|fd| PollFd::new(fd, PollFlags::IN)).collect();

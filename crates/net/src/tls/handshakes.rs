@@ -1,4 +1,4 @@
-//! The bounds on handshakes of one worker.
+//! Limits on the handshakes of one worker.
 
 use std::sync::Arc;
 
@@ -7,18 +7,18 @@ use rustls::server::UnbufferedServerConnection;
 use super::{Buffers, Tls, TlsSettings};
 use crate::system_clock::monotonic_nanos;
 
-/// Time that handshakes get in one turn. It is checked between two of them, so a turn spends at most this and the
-/// time of one. Others wait for the next turn, in which connections that are ready have their place.
+/// Time for handshakes in one turn. It is checked between two handshakes, so a turn spends at most this and the time of
+/// one. The others wait for the next turn, which serves ready connections as well.
 const TURN_NANOS_MAX: u64 = 500_000;
 
-/// What a worker needs for encrypted connections, and knows about handshakes.
+/// State that a worker needs for encrypted connections and their handshakes.
 #[derive(Debug, Default)]
 pub(crate) struct Handshakes {
-    /// `None` as long as there is no listener for encrypted connections.
+    /// `None` while there is no listener for encrypted connections.
     settings: Option<TlsSettings>,
-    /// Buffers of the connection whose turn it is.
+    /// Buffers of the connection being served.
     pub(crate) buffers: Buffers,
-    /// Handshakes under way.
+    /// Number of handshakes in progress.
     under_way: usize,
     /// Time that handshakes have taken in this turn.
     spent_nanos: u64,
@@ -29,13 +29,13 @@ impl Handshakes {
         Self { settings, ..Self::default() }
     }
 
-    /// Accepts connections like this from now on. Open ones stay as they are.
+    /// Accepts connections with these settings from now on. Open ones do not change.
     pub(crate) fn set(&mut self, settings: Option<TlsSettings>) {
         self.settings = settings;
     }
 
-    /// Begins a handshake that has to end within the milliseconds that are returned. `None` if there are too many, or
-    /// encrypted connections are not accepted any more.
+    /// Begins a handshake and returns the milliseconds that it may take. `None` if there are too many, or encrypted
+    /// connections are not accepted any more.
     pub(crate) fn begin(&mut self) -> Option<(Tls, u64)> {
         let settings = self.settings.as_ref()?;
         if self.under_way >= settings.handshakes_max {
@@ -46,12 +46,12 @@ impl Handshakes {
         Some((Tls::new(session), settings.handshake_ms_max))
     }
 
-    /// One that was begun has come to its end.
+    /// Notes the end of a handshake.
     pub(crate) fn end(&mut self) {
         self.under_way -= 1;
     }
 
-    /// How many are under way.
+    /// Returns the number of handshakes in progress.
     pub(crate) fn under_way(&self) -> usize {
         self.under_way
     }
@@ -60,12 +60,12 @@ impl Handshakes {
         self.spent_nanos = 0;
     }
 
-    /// Whether handshakes have had their share of this turn.
+    /// Returns true if handshakes have used up their time in this turn.
     pub(crate) fn have_had_their_share(&self) -> bool {
         self.spent_nanos >= TURN_NANOS_MAX
     }
 
-    /// Does a step of a handshake, and takes note of its time.
+    /// Runs a step of a handshake, and adds its time.
     pub(crate) fn timed<R>(&mut self, step: impl FnOnce(&mut Buffers) -> R) -> R {
         let begun = monotonic_nanos();
         let result = step(&mut self.buffers);

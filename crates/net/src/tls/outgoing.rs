@@ -1,4 +1,4 @@
-//! Records on their way to the socket, and how many plain bytes are in each.
+//! Encrypted records on their way to the socket, with the number of plain bytes in each.
 
 use std::collections::VecDeque;
 
@@ -8,29 +8,29 @@ use rustls::unbuffered::{EncodeTlsData, WriteTraffic};
 use super::session::failure;
 use std::io;
 
-/// Most plain bytes in one record, by the protocol.
+/// Maximum number of plain bytes in one record, by the protocol.
 pub(super) const RECORD_PLAIN_MAX: usize = 16 * 1024;
 
-/// More than a record of any cipher is longer than its plain bytes, and a message to change keys in front of it.
+/// Upper bound of a record's bytes beyond its plain bytes, for any cipher, with a key update message in front of it.
 const RECORD_OVERHEAD_MAX: usize = 256;
 
-/// Most plain bytes that are encrypted before the socket gets them.
+/// Maximum number of plain bytes encrypted before the socket gets them.
 pub(super) const BATCH_PLAIN_MAX: usize = 4 * RECORD_PLAIN_MAX;
 
-/// One record, or several of the same step.
+/// One record, or several of one step.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 struct Piece {
-    /// Bytes of it that have yet to be sent.
+    /// Number of unsent bytes.
     unsent: usize,
-    /// Plain bytes in it; none in what belongs to the protocol itself.
+    /// Number of plain bytes; none in a message of the protocol itself.
     plain: usize,
 }
 
-/// Encrypted bytes in the order in which they must be sent.
+/// Encrypted bytes in sending order.
 #[derive(Debug, Default)]
 pub(super) struct Outgoing {
     bytes: Vec<u8>,
-    /// Bytes in front that are sent.
+    /// Number of bytes at the front that are sent.
     sent: usize,
     pieces: VecDeque<Piece>,
 }
@@ -40,17 +40,18 @@ impl Outgoing {
         self.pieces.is_empty()
     }
 
-    /// What has yet to be sent.
+    /// Returns the unsent bytes.
     pub(super) fn unsent(&self) -> &[u8] {
         &self.bytes[self.sent..]
     }
 
-    /// Memory owned.
+    /// Returns the memory owned.
     pub(super) fn capacity(&self) -> usize {
         self.bytes.capacity()
     }
 
-    /// Takes note that the socket has taken `count` bytes. Returns the plain bytes of records that are sent entirely.
+    /// Notes that the socket has taken `count` bytes. Returns the number of plain bytes of records that are completely
+    /// sent.
     pub(super) fn advance(&mut self, mut count: usize) -> usize {
         self.sent += count;
         let mut plain = 0;
@@ -67,14 +68,14 @@ impl Outgoing {
         plain
     }
 
-    /// Forgets everything and keeps the memory.
+    /// Drops everything and keeps the memory.
     pub(super) fn clear(&mut self) {
         self.bytes.clear();
         self.pieces.clear();
         self.sent = 0;
     }
 
-    /// Moves what has yet to be sent behind what `to` has.
+    /// Appends the unsent bytes to `to`.
     pub(super) fn move_to(&mut self, to: &mut Outgoing) {
         to.bytes.extend_from_slice(self.unsent());
         to.pieces.extend(self.pieces.drain(..));
@@ -104,7 +105,7 @@ impl Outgoing {
         self.append_sized(needed, 0, |room| message.encode(room).map_err(failure))
     }
 
-    /// Appends the alert that says that nothing follows.
+    /// Appends the close_notify alert.
     pub(super) fn close_notify(
         &mut self,
         traffic: &mut WriteTraffic<'_, ServerConnectionData>,

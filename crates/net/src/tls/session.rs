@@ -10,30 +10,31 @@ use rustls::unbuffered::{ConnectionState, UnbufferedStatus, WriteTraffic};
 use super::outgoing::{BATCH_PLAIN_MAX, Outgoing, RECORD_PLAIN_MAX};
 use crate::socket;
 
-/// Header of a record: type, version, length.
+/// Length of a record's header: type, version, length.
 const HEADER_LEN: usize = 5;
 
-/// Most bytes of a record.
+/// Maximum length of a record.
 const RECORD_MAX: usize = HEADER_LEN + RECORD_PLAIN_MAX + 2048;
 
-/// Bytes that are kept for later: those of a message, which has 64 KiB at most, or of records for which there is no
-/// room.
+/// Maximum number of bytes kept for later: those of a message, which has 64 KiB at most, or of records for which there
+/// is no room.
 const KEPT_MAX: usize = 64 * 1024 + RECORD_MAX;
 
-/// Bytes a peer may send before its handshake is complete: a few messages with long chains of certificates.
+/// Maximum number of bytes before the handshake is complete: a few messages with long certificate chains.
 const HANDSHAKE_BYTES_MAX: usize = 256 * 1024;
 
-/// Bytes received at once.
+/// Maximum number of bytes received at once.
 const RECEIVE_MAX: usize = 64 * 1024;
 
-/// Plain bytes received, and sent, in one call: what a worker decrypts or encrypts in a fraction of a millisecond.
+/// Maximum number of plain bytes received, and sent, in one call: a worker decrypts or encrypts this in a fraction of a
+/// millisecond.
 const RECEIVE_PLAIN_MAX: usize = 512 * 1024;
 const SEND_PLAIN_MAX: usize = 256 * 1024;
 
-/// A worker's buffers for the connection whose turn it is. There are none before the first encrypted connection.
+/// Buffers of a worker for the connection being served. They are empty before the first encrypted connection.
 #[derive(Debug, Default)]
 pub(crate) struct Buffers {
-    /// Records that have arrived, decrypted in place.
+    /// Received records, decrypted in place.
     incoming: Vec<u8>,
     /// Records to send.
     outgoing: Outgoing,
@@ -41,36 +42,36 @@ pub(crate) struct Buffers {
     gathered: Vec<u8>,
 }
 
-/// How far a handshake is.
+/// Progress of a handshake.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Progress {
     /// It waits for the peer.
     Waiting,
     /// Plain bytes can be exchanged.
     Complete {
-        /// The peer has come back with a ticket.
+        /// True if the peer resumed a session with a ticket.
         resumed: bool,
     },
 }
 
-/// The state of an encrypted connection.
+/// State of an encrypted connection.
 pub(crate) struct Tls {
     session: UnbufferedServerConnection,
-    /// The beginning of an incomplete record, or records for whose plain bytes there was no room.
+    /// Beginning of an incomplete record, or records for whose plain bytes there was no room.
     arrived: Vec<u8>,
     /// Decrypted bytes for which there was no room.
     surplus: Vec<u8>,
     /// Records that the socket did not take.
     unsent: Outgoing,
-    /// Bytes received in the handshake.
+    /// Number of bytes received in the handshake.
     handshake_bytes: usize,
-    /// Bytes may be there that the poller will not report.
+    /// True if input may be there that the poller will not report.
     has_more: bool,
-    /// Whole records were kept, for want of room.
+    /// True if complete records were kept for lack of room.
     is_backlogged: bool,
-    /// The session must not be used any more: the peer has broken the protocol.
+    /// True if the peer has broken the protocol: the session must not be used any more.
     has_failed: bool,
-    /// The peer will send nothing any more.
+    /// True if the peer will send nothing more.
     has_ended: bool,
 }
 
@@ -95,41 +96,41 @@ impl Tls {
         }
     }
 
-    /// Whether input may be there that the poller will not report.
+    /// Returns true if input may be there that the poller will not report.
     pub(crate) fn has_more(&self) -> bool {
         self.has_more
     }
 
-    /// Whether records wait for room in the socket, which the last call has found full.
+    /// Returns true if records wait for room in the socket, which the last call found full.
     pub(crate) fn has_unsent(&self) -> bool {
         !self.unsent.is_empty()
     }
 
-    /// Throws these records away. Nothing can be sent behind them, for the peer would miss them.
+    /// Discards these records. Nothing can be sent after them, because the peer would miss them.
     pub(crate) fn discard_unsent(&mut self) {
         self.unsent = Outgoing::default();
         self.has_failed = true;
     }
 
-    /// The certificate that the peer has shown, in this handshake or in the one that its ticket is from.
+    /// Returns the certificate of the peer, from this handshake or from the one of its ticket.
     pub(crate) fn certificate(&self) -> Option<&[u8]> {
         self.session.peer_certificates()?.first().map(AsRef::as_ref)
     }
 
-    /// Memory owned for input.
+    /// Returns the memory owned for input.
     pub(crate) fn input_capacity(&self) -> usize {
         self.arrived.capacity() + self.surplus.capacity()
     }
 
-    /// Memory owned for output.
+    /// Returns the memory owned for output.
     pub(crate) fn output_capacity(&self) -> usize {
         self.unsent.capacity()
     }
 
-    /// Goes on with the handshake, as far as bytes have arrived for it.
+    /// Continues the handshake with the received bytes.
     ///
     /// # Errors
-    /// When the peer has ended the connection, breaks the protocol, or is not let in. An alert says so to the peer.
+    /// If the peer has ended the connection, breaks the protocol, or is rejected. An alert tells the peer.
     pub(crate) fn shake_hands(
         &mut self,
         socket: BorrowedFd<'_>,
@@ -152,8 +153,8 @@ impl Tls {
         Ok(Progress::Complete { resumed })
     }
 
-    /// Receives plain bytes, at most `room`, and hands them to `deliver` with their place. Returns how many. `Ok(0)`
-    /// means that the peer has sent its last byte; `WouldBlock`, that no whole record has arrived.
+    /// Receives at most `room` plain bytes, and passes them to `deliver` with their position. Returns their number.
+    /// `Ok(0)` means that the peer has sent its last byte; `WouldBlock`, that no complete record has arrived.
     pub(crate) fn receive(
         &mut self,
         socket: BorrowedFd<'_>,
@@ -178,7 +179,7 @@ impl Tls {
         self.receive_records(socket, buffers, room.min(RECEIVE_PLAIN_MAX), &mut deliver)
     }
 
-    /// Receives until there are plain bytes, and until `room` is filled if bytes keep coming.
+    /// Receives until there are plain bytes. Continues until `room` is full if bytes keep coming.
     fn receive_records(
         &mut self,
         socket: BorrowedFd<'_>,
@@ -205,15 +206,15 @@ impl Tls {
             let is_enough = is_full || !self.has_more;
             if is_last || has_some && is_enough {
                 self.has_more |= self.is_backlogged || !self.surplus.is_empty();
-                // The end is told when nothing else is left.
+                // The end is reported when nothing else is left.
                 self.has_more |= is_last && has_some;
                 return Ok(delivered);
             }
         }
     }
 
-    /// Puts what was kept into the buffer, and what arrives behind it unless there are whole records already. Returns
-    /// how much there is.
+    /// Puts the kept bytes into the buffer. Receives more behind them unless there are complete records already.
+    /// Returns the number of bytes.
     fn fill(
         &mut self,
         socket: BorrowedFd<'_>,
@@ -236,7 +237,7 @@ impl Tls {
         Ok(kept + count)
     }
 
-    /// What a peer sends without completing its handshake has a bound.
+    /// Limits the bytes that a peer sends without completing its handshake.
     fn note_handshake_bytes(&mut self, count: usize) -> io::Result<()> {
         if self.session.is_handshaking() {
             self.handshake_bytes += count;
@@ -247,8 +248,8 @@ impl Tls {
         Ok(())
     }
 
-    /// Decrypts the records in the first `len` bytes of the buffer, and keeps what is left of them. Answers that the
-    /// protocol asks for are sent, also after an error.
+    /// Decrypts the records in the first `len` bytes of the buffer, and keeps the rest. Sends the protocol's replies,
+    /// also after an error.
     fn decrypt(
         &mut self,
         socket: BorrowedFd<'_>,
@@ -306,7 +307,7 @@ impl Tls {
                         records.delivered += fits;
                         self.surplus.extend_from_slice(later);
                     }
-                    // What the session has to tell is told with the next bytes in either direction.
+                    // Pending messages of the session are sent with the next bytes in either direction.
                     is_idle = records.at + discard == records.bytes.len();
                 }
                 Ok(ConnectionState::EncodeTlsData(mut message)) => outgoing.encode(&mut message)?,
@@ -331,8 +332,8 @@ impl Tls {
         Ok(())
     }
 
-    /// Gives up the session, and encodes what the peer is told of the error. Only as long as there is something to
-    /// encode may the session be asked, as it would look for records otherwise.
+    /// Ends the session, and encodes the alert for the peer. The session may be called only while it has something to
+    /// encode; otherwise it would look for records.
     fn encode_alert(&mut self, outgoing: &mut Outgoing) {
         self.has_failed = true;
         while self.session.wants_write() {
@@ -344,7 +345,7 @@ impl Tls {
         }
     }
 
-    /// Keeps bytes for which it is too early, in memory of their size.
+    /// Keeps bytes for later, in memory of their size.
     fn keep(&mut self, bytes: &[u8]) {
         self.arrived.clear();
         if self.arrived.capacity() < bytes.len() {
@@ -353,8 +354,8 @@ impl Tls {
         self.arrived.extend_from_slice(bytes);
     }
 
-    /// Sends once or several times, some [`SEND_PLAIN_MAX`] bytes at most. Returns of how many bytes the records were
-    /// sent entirely. The others must come first in the next call, as they are now. If there are any, the socket is
+    /// Sends once or several times, some [`SEND_PLAIN_MAX`] bytes at most. Returns the number of bytes whose records
+    /// were sent completely. The others must come first in the next call, unchanged. If there are any, the socket is
     /// full exactly if [`has_unsent`](Self::has_unsent).
     pub(crate) fn send(
         &mut self,
@@ -382,7 +383,7 @@ impl Tls {
         Ok(sent)
     }
 
-    /// Sends records that wait. Returns the plain bytes of those that are sent entirely.
+    /// Sends pending records. Returns the number of plain bytes of those sent completely.
     fn flush(&mut self, socket: BorrowedFd<'_>) -> io::Result<usize> {
         if self.unsent.is_empty() {
             return Ok(0);
@@ -413,7 +414,7 @@ impl Tls {
         Ok(())
     }
 
-    /// Tells the peer that nothing follows, if the socket takes it.
+    /// Sends close_notify, if the socket takes it.
     pub(crate) fn close(&mut self, socket: BorrowedFd<'_>, buffers: &mut Buffers) {
         if self.has_unsent() || self.session.is_handshaking() {
             return;
@@ -423,12 +424,13 @@ impl Tls {
         let closed =
             self.with_traffic(outgoing, |traffic, outgoing| outgoing.close_notify(traffic));
         if closed.is_ok() {
-            // The connection ends, whether the peer hears of it or not.
+            // The connection ends, even if the peer does not learn of it.
             let _ = socket::send(socket, outgoing.unsent());
         }
     }
 
-    /// Brings the session to where it encrypts. It has to see all that has arrived again, since it keeps places in it.
+    /// Brings the session to the state in which it encrypts. It has to see all received bytes again, because it keeps
+    /// positions in them.
     fn with_traffic(
         &mut self,
         outgoing: &mut Outgoing,
@@ -475,17 +477,17 @@ impl Tls {
     }
 }
 
-/// Records in a buffer, and room for what is in them.
+/// Records in a buffer, with the room for their contents.
 struct Records<'a> {
     bytes: &'a mut [u8],
-    /// Where the first one begins that is not decrypted.
+    /// Position of the first record that is not decrypted.
     at: usize,
     room: usize,
     delivered: usize,
 }
 
 impl Records<'_> {
-    /// Whether there may be no room for the next record. Where nothing was delivered, some of it is.
+    /// Returns true if there may be no room for the next record. If nothing was delivered, there is some.
     fn is_full(&self) -> bool {
         let next = &self.bytes[self.at..];
         let len = record_len(next).unwrap_or(0);
@@ -493,7 +495,7 @@ impl Records<'_> {
     }
 }
 
-/// The length of the record that begins here, as far as it is known.
+/// Returns the length of the record that begins here, as far as it is known.
 fn record_len(bytes: &[u8]) -> Option<usize> {
     let &[_, _, _, high, low] = bytes.first_chunk::<HEADER_LEN>()?;
     Some(HEADER_LEN + usize::from(u16::from_be_bytes([high, low])))
@@ -502,7 +504,7 @@ fn record_len(bytes: &[u8]) -> Option<usize> {
 /// Plain bytes to send.
 struct Source<'a> {
     slices: &'a [IoSlice<'a>],
-    /// Bytes of the first slice that are done.
+    /// Number of bytes of the first slice that are done.
     skip: usize,
 }
 
@@ -521,7 +523,7 @@ impl<'a> Source<'a> {
         }
     }
 
-    /// The bytes of the next record: from one slice, or the ends of several copied together.
+    /// Returns the bytes of the next record: from one slice, or from several copied together.
     fn record<'b>(&self, gathered: &'b mut Vec<u8>) -> &'b [u8]
     where
         'a: 'b,
@@ -543,7 +545,7 @@ impl<'a> Source<'a> {
     }
 }
 
-/// An error of the protocol.
+/// Returns an error of the protocol.
 pub(super) fn failure(error: impl Into<Box<dyn std::error::Error + Send + Sync>>) -> io::Error {
     io::Error::new(io::ErrorKind::InvalidData, error)
 }

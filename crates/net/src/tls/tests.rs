@@ -1,4 +1,4 @@
-//! A connection against a client of rustls, over real sockets, with the byte stream cut anywhere.
+//! A connection against a rustls client, over real sockets, with the byte stream split anywhere.
 
 use std::io::{self, ErrorKind, IoSlice, Read, Write};
 use std::os::fd::AsFd;
@@ -58,7 +58,7 @@ struct Ends {
     socket: UnixStream,
     peer: ClientConnection,
     peer_socket: UnixStream,
-    /// What the peer has encrypted and not sent.
+    /// Encrypted bytes that the peer has not sent.
     unsent: Vec<u8>,
 }
 
@@ -79,7 +79,7 @@ impl Ends {
         self.tls.shake_hands(self.socket.as_fd(), &mut self.buffers)
     }
 
-    /// Appends what arrives, at most `room` bytes. `false` at the end.
+    /// Appends received bytes, at most `room`. Returns false at the end.
     fn receive(&mut self, room: usize, to: &mut Vec<u8>) -> io::Result<bool> {
         let mut bytes = vec![0; room];
         let received =
@@ -144,8 +144,8 @@ proptest! {
         ..ProptestConfig::default()
     })]
 
-    /// However records are cut on their way, and however much room there is: bytes arrive as they were sent, and
-    /// nothing is kept when all have arrived. Requests are there before the handshake is complete.
+    /// For records split anywhere and any amount of room: bytes arrive as they were sent, and nothing is kept when all
+    /// have arrived. Requests arrive before the handshake is complete.
     #[test]
     fn bytes_arrive_as_they_were_sent(
         version in version(),
@@ -184,14 +184,14 @@ proptest! {
         prop_assert_eq!(received, sent);
         prop_assert_eq!(ends.tls.input_capacity(), 0);
         prop_assert_eq!(ends.tls.output_capacity(), 0);
-        // The end, as the protocol says it.
+        // The end, with the protocol's close_notify.
         ends.peer.send_close_notify();
         ends.peer_sends(usize::MAX);
         prop_assert!(!ends.receive(100, &mut Vec::new()).unwrap());
     }
 
-    /// The same the other way. Bytes count as sent when the socket has taken their records, so never more than the
-    /// peer could know; the others are given again, cut in another way.
+    /// Tests the other direction. Bytes count as sent when the socket has taken their records, so never more than the
+    /// peer could know; the others are passed again, split differently.
     #[test]
     fn bytes_leave_once_and_in_order(
         version in version(),
@@ -217,7 +217,7 @@ proptest! {
                 rest = behind;
             }
             let count = ends.tls.send(ends.socket.as_fd(), &mut ends.buffers, &parts).unwrap();
-            // Of what a call before has encrypted, and this one was given less of, all may have left.
+            // If an earlier call encrypted more than this one was given, all of that may have been sent.
             prop_assert!(sent + count <= len);
             sent += count;
             ends.peer_receives(reads.next().expect("endless"), &mut received);
@@ -231,7 +231,8 @@ proptest! {
         prop_assert_eq!(ends.tls.output_capacity(), 0);
     }
 
-    /// Whatever a peer sends, before or after its handshake: an error, and never a panic or a byte for the session.
+    /// Anything that a peer sends, before or after its handshake, causes an error at most: no panic, and no byte for
+    /// the session.
     #[test]
     fn garbage_ends_a_connection(
         version in version(),
@@ -262,7 +263,7 @@ proptest! {
     }
 }
 
-/// A message of the protocol that comes in parts while replies leave.
+/// A message of the protocol arrives in parts while replies are sent.
 #[test]
 #[cfg_attr(miri, ignore = "there are no sockets")]
 fn replies_leave_while_a_record_is_incomplete() {

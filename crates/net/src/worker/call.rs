@@ -1,4 +1,4 @@
-//! One call of a session: from a socket event by way of the call to its output on the socket.
+//! One call of a session: from a socket event through the call to its output on the socket.
 
 use std::io;
 use std::os::fd::AsFd;
@@ -12,22 +12,22 @@ use crate::socket;
 use crate::tls::Buffers;
 use crate::worker::service::{Flow, Service};
 
-/// A rest up to this size is moved back in front of the worker's buffer, so that the next `recv`
-/// has the whole buffer behind it. Larger ones stay where they are and grow there: moving them for
-/// each few bytes that arrive would cost more than the `recv`.
+/// Size up to which a rest is moved back in front of the worker's buffer, so that the next `recv` has the whole buffer
+/// behind it. Larger ones stay in place and grow there: moving them for every few bytes would cost more than the
+/// `recv`.
 const REJOIN_BYTES_MAX: usize = 4 * 1024;
 
 /// Least room for a `recv` into a connection's own buffer.
 const SPARE_BYTES_MIN: usize = 4 * 1024;
 
-/// Most bytes received for one connection in one turn.
+/// Maximum number of bytes received for one connection in one turn.
 const RECEIVE_BYTES_MAX: usize = 1024 * 1024;
 
-/// The same for a value that is received apart. Fewer and longer calls cost the kernel less, and this many bytes
-/// take a millisecond or two, which others wait for.
-const RECEIVE_APART_BYTES_MAX: usize = 4 * 1024 * 1024;
+/// Maximum number of bytes received in one turn into a side buffer. Fewer and longer calls cost the kernel less. This
+/// many bytes take a millisecond or two, which other connections wait for.
+const RECEIVE_SIDE_BYTES_MAX: usize = 4 * 1024 * 1024;
 
-/// Where the input of a connection is found after receiving.
+/// Location of a connection's input after receiving.
 #[derive(Clone, Copy, Debug)]
 enum InputBuffer {
     /// In the worker's buffer, this many bytes; the connection owns nothing.
@@ -36,7 +36,7 @@ enum InputBuffer {
     Rest,
 }
 
-/// What one `recv` brought.
+/// Result of one `recv`.
 #[derive(Debug)]
 enum Received {
     Bytes { count: usize, buffer: InputBuffer },
@@ -62,7 +62,7 @@ impl<S: Service> Worker<S> {
             && match conn.phase {
                 Phase::Open => false,
                 Phase::Suspended(OnHangup::Close) => true,
-                // No reply can reach the peer, but what it has asked for is done.
+                // No reply can reach the peer, but its requests are executed.
                 Phase::Suspended(OnHangup::Wait) => false,
                 Phase::Handshaking | Phase::Flushing | Phase::Lingering => broken,
             };
@@ -70,12 +70,12 @@ impl<S: Service> Worker<S> {
             self.core.schedule_close(token, CloseReason::Peer);
             self.run_pending_closes();
         } else if !conn.in_ready {
-            // One that is listed is served anyway.
+            // A listed connection is served anyway.
             self.serve(token);
         }
     }
 
-    /// The socket takes output again.
+    /// Handles a socket that takes output again.
     #[cold]
     fn note_room(&mut self, token: Token) {
         if let Some(conn) = self.core.conn(token) {
@@ -84,7 +84,7 @@ impl<S: Service> Worker<S> {
         }
     }
 
-    /// One turn of one connection: receive once, call the session once.
+    /// Serves one connection for one turn: receives once, calls the session once.
     #[inline]
     pub(super) fn serve(&mut self, token: Token) {
         let Some(conn) = self.core.conns.get_mut(token.slot()) else { return };
@@ -112,8 +112,8 @@ impl<S: Service> Worker<S> {
             // Served again when some of its output is released.
             return;
         }
-        // A session that stopped in the middle goes on with what it has: if it took more each time, the input of a peer
-        // that sends faster than it is served would grow without end.
+        // A session that stopped in the middle continues with its present input. If it took more each time, the input
+        // of a peer that sends faster than it is served would grow without end.
         let has_work = conn.call_again && conn.rest.len() > 0;
         let received = if conn.readable && !has_work {
             receive(conn, &mut self.scratch, &mut core.tls.buffers)
@@ -150,8 +150,8 @@ impl<S: Service> Worker<S> {
             InputBuffer::Rest => conn.rest.bytes(),
         };
         let (output, control, info) = (&mut core.output, &mut conn.control, &conn.info);
-        let (apart, timers) = (&mut conn.apart, &mut core.timers);
-        let without = Io::without_input(output, control, info, apart, timers, core.now);
+        let (side_buffer, timers) = (&mut conn.side_buffer, &mut core.timers);
+        let without = Io::without_input(output, control, info, side_buffer, timers, core.now);
         let mut io = Io { input, ..without };
         let flow = self.service.input(&mut self.state, session, &mut io);
         let (consumed, wanted, joined) = (io.consumed, io.wanted, io.joined);
@@ -163,8 +163,8 @@ impl<S: Service> Worker<S> {
             }
             InputBuffer::Rest => conn.rest.discard(consumed, wanted),
         }
-        if conn.apart.is_some() {
-            settle_apart(conn, joined);
+        if conn.side_buffer.is_some() {
+            settle_side_buffer(conn, joined);
         }
         if mail_first {
             return self.send_mail_first(token, flow);
@@ -172,13 +172,13 @@ impl<S: Service> Worker<S> {
         self.after_call(token, flow);
     }
 
-    /// Applies what a call to the session has decided. In line behind the calls with input: a call costs 20 instructions.
+    /// Applies the result of a session call. Inlined behind the calls with input: a call costs 20 instructions.
     #[inline(always)]
     pub(super) fn after_call(&mut self, token: Token, flow: Flow) {
         let goes_on = |conn: &Conn<S::Session>| {
             flow == Flow::Continue && conn.phase == Phase::Open && !conn.hung_up
         };
-        // Mostly there is nothing to do but to send what was written.
+        // Usually the output only has to be sent.
         if !self.core.send_at_once(token, goes_on) {
             self.core.apply(token, flow);
             self.core.dispatch_output(token);
@@ -187,7 +187,7 @@ impl<S: Service> Worker<S> {
         self.run_pending_closes();
     }
 
-    /// Ends a call whose output is behind what the worker's mail leads to.
+    /// Ends a call whose output follows the output of the worker's mail.
     #[cold]
     fn send_mail_first(&mut self, token: Token, flow: Flow) {
         self.core.output.hold_for_turn();
@@ -205,7 +205,7 @@ impl<S: Service> Worker<S> {
         if !conn.readable || conn.rest.len() >= core.suspended_input_bytes_max {
             return;
         }
-        debug_assert!(!conn.is_receiving_apart(), "a session is not suspended inside a value");
+        debug_assert!(!conn.is_filling_side_buffer(), "a session is not suspended inside a value");
         let buffers = &mut core.tls.buffers;
         let result = conn.transport.receive(conn.socket.as_fd(), &mut self.scratch, buffers);
         if let Ok(count) = result {
@@ -228,7 +228,7 @@ impl<S: Service> Worker<S> {
         self.run_pending_closes();
     }
 
-    /// Throws away what a peer still sends after its connection's end.
+    /// Discards the bytes that a peer still sends after its connection's end.
     fn discard_input(&mut self, token: Token) {
         let core = &mut self.core;
         let Some(conn) = core.conns.get_mut(token.slot()) else { return };
@@ -248,8 +248,7 @@ impl<S: Service> Worker<S> {
 }
 
 impl<S> Core<S> {
-    /// Sees to the output of a call that has just ended: sends it, keeps it for the end of the
-    /// turn, or queues it.
+    /// Handles the output of a call that has just ended: sends it, defers it to the end of the turn, or queues it.
     #[inline]
     pub(super) fn dispatch_output(&mut self, token: Token) {
         if !self.send_at_once(token, |_| true) {
@@ -257,8 +256,8 @@ impl<S> Core<S> {
         }
     }
 
-    /// Sends plain output, which nearly all is, of a connection where nothing is in its way. `false` if that
-    /// is not the case, or `goes_on` is not so, and nothing has been done.
+    /// Sends plain output, which nearly all is, of a connection with no obstacle. Returns false, and has done nothing,
+    /// if there is an obstacle or `goes_on` is false.
     #[inline(always)]
     pub(super) fn send_at_once(
         &mut self,
@@ -286,7 +285,7 @@ impl<S> Core<S> {
         true
     }
 
-    /// Applies the flow a session has chosen.
+    /// Applies the flow that a session has chosen.
     #[inline]
     pub(super) fn apply(&mut self, token: Token, flow: Flow) {
         if let Some(conn) = self.conns.get(token.slot())
@@ -320,8 +319,8 @@ impl<S> Core<S> {
         }
     }
 
-    /// If the peer has sent all it will, and all complete requests in it were served: close as soon
-    /// as the replies are sent. It may have shut only its sending half and be waiting for them.
+    /// Closes the connection after its replies are sent, if the peer has sent its last byte and all complete requests
+    /// were served. The peer may have shut down only its sending half and wait for the replies.
     #[inline]
     pub(super) fn finish_hung_up(&mut self, token: Token) {
         let Some(conn) = self.conns.get_mut(token.slot()) else { return };
@@ -339,8 +338,8 @@ impl<S> Core<S> {
 
 /// Receives once, into the worker's buffer or into the connection's own.
 fn receive<S>(conn: &mut Conn<S>, scratch: &mut [u8], tls: &mut Buffers) -> Received {
-    if conn.is_receiving_apart() {
-        return receive_apart(conn, tls);
+    if conn.is_filling_side_buffer() {
+        return receive_into_side_buffer(conn, tls);
     }
     let kept = conn.rest.len();
     let socket = conn.socket.as_fd();
@@ -382,11 +381,11 @@ fn receive<S>(conn: &mut Conn<S>, scratch: &mut [u8], tls: &mut Buffers) -> Rece
     }
 }
 
-/// Receives once into the value that is received apart.
-fn receive_apart<S>(conn: &mut Conn<S>, tls: &mut Buffers) -> Received {
-    let Some(apart) = &mut conn.apart else { return Received::Nothing };
+/// Receives once into the side buffer.
+fn receive_into_side_buffer<S>(conn: &mut Conn<S>, tls: &mut Buffers) -> Received {
+    let Some(side_buffer) = &mut conn.side_buffer else { return Received::Nothing };
     let (room, result) =
-        apart.receive(&mut conn.transport, conn.socket.as_fd(), RECEIVE_APART_BYTES_MAX, tls);
+        side_buffer.receive(&mut conn.transport, conn.socket.as_fd(), RECEIVE_SIDE_BYTES_MAX, tls);
     if let Ok(count) = result {
         conn.received(count, room);
     }
@@ -401,18 +400,18 @@ fn receive_apart<S>(conn: &mut Conn<S>, tls: &mut Buffers) -> Received {
     }
 }
 
-/// Does after a call what the session has asked for: moves the beginning of a value out of the input, or
-/// the value back into it.
+/// Applies a session's request after the call: moves the beginning of a value out of the input into the side buffer, or
+/// the value back.
 #[cold]
-fn settle_apart<S>(conn: &mut Conn<S>, joined: bool) {
-    let Some(apart) = &mut conn.apart else { return };
-    if apart.is_complete() {
+fn settle_side_buffer<S>(conn: &mut Conn<S>, joined: bool) {
+    let Some(side_buffer) = &mut conn.side_buffer else { return };
+    if side_buffer.is_complete() {
         if joined {
-            conn.rest.insert(apart.at(), apart.bytes());
-            conn.apart = None;
+            conn.rest.insert(side_buffer.at(), side_buffer.bytes());
+            conn.side_buffer = None;
         }
-    } else if apart.bytes().is_empty() {
-        apart.append(&conn.rest.bytes()[apart.at()..]);
-        conn.rest.truncate(apart.at());
+    } else if side_buffer.bytes().is_empty() {
+        side_buffer.append(&conn.rest.bytes()[side_buffer.at()..]);
+        conn.rest.truncate(side_buffer.at());
     }
 }

@@ -3,7 +3,7 @@
 use super::{Core, Token};
 use crate::clock::Now;
 use crate::connection::{CloseReason, Conn, ConnInfo, ConnKey, Phase, WorkerId};
-use crate::gates::Ticket;
+use crate::send_barriers::Ticket;
 use crate::timer::TimerKind;
 use tierce_output::Output;
 
@@ -12,27 +12,27 @@ pub struct Conns<'a, S> {
     core: &'a mut Core<S>,
 }
 
-/// A connection to read from.
+/// Connection for reading.
 #[derive(Debug)]
 pub struct ConnView<'a, S> {
-    /// What is known from the beginning.
+    /// Facts that never change.
     pub info: &'a ConnInfo,
-    /// The service's state.
+    /// State of the service.
     pub session: &'a S,
-    /// What the loop knows of it.
+    /// State of the loop.
     pub state: ConnState,
 }
 
 /// Figures of one connection.
 #[derive(Clone, Copy, Debug)]
 pub struct ConnState {
-    /// Input bytes that wait, for the rest of a request or for the session to be resumed.
+    /// Number of input bytes that wait, for the rest of a request or for the session to be resumed.
     pub input_bytes: usize,
     /// Memory owned for input.
     pub input_capacity: usize,
-    /// Output bytes that wait to be sent.
+    /// Number of unsent output bytes.
     pub output_bytes: usize,
-    /// Number of separate pieces in which they wait.
+    /// Number of separate pieces of them.
     pub output_chunks: usize,
     /// [`Now::monotonic_ms`] when the last input was received.
     pub last_input_ms: u64,
@@ -53,14 +53,13 @@ impl ConnState {
     }
 }
 
-/// Bytes that an idle connection with this state of the service takes, unless it is encrypted.
+/// Returns the memory of an idle, unencrypted connection with this state of the service.
 #[must_use]
 pub const fn idle_conn_bytes<S>() -> usize {
     size_of::<Conn<S>>()
 }
 
-/// A connection to act on. What is written to its output is queued when this is dropped, and sent
-/// at the end of the turn.
+/// Connection for changing. Output written to it is queued on drop, and sent at the end of the turn.
 pub struct ConnMut<'a, S> {
     core: &'a mut Core<S>,
     token: Token,
@@ -71,27 +70,27 @@ impl<'a, S> Conns<'a, S> {
         Conns { core }
     }
 
-    /// The worker all of them belong to.
+    /// Returns the worker that owns all of them.
     pub fn worker(&self) -> WorkerId {
         self.core.id
     }
 
-    /// The moment of this turn.
+    /// Returns the time of this turn.
     pub fn now(&self) -> Now {
         self.core.now
     }
 
-    /// Number of connections, including those that are being closed.
+    /// Returns the number of connections, including those that are being closed.
     pub fn len(&self) -> usize {
         self.core.conns.len()
     }
 
-    /// Whether there is no connection.
+    /// Returns true if there is no connection.
     pub fn is_empty(&self) -> bool {
         self.len() == 0
     }
 
-    /// The connection, unless it has ended.
+    /// Returns the connection, unless it has ended.
     pub fn get(&mut self, key: ConnKey) -> Option<ConnMut<'_, S>> {
         if key.worker != self.core.id {
             return None;
@@ -102,7 +101,7 @@ impl<'a, S> Conns<'a, S> {
         Some(ConnMut { core: self.core, token })
     }
 
-    /// All connections, in no order.
+    /// Returns all connections, in no order.
     pub fn iter(&self) -> impl Iterator<Item = ConnView<'_, S>> {
         self.core.conns.iter().filter_map(|conn| {
             Some(ConnView {
@@ -113,7 +112,7 @@ impl<'a, S> Conns<'a, S> {
         })
     }
 
-    /// Acts on every connection, in no order.
+    /// Calls `act` with every connection, in no order.
     pub fn for_each(&mut self, mut act: impl FnMut(&mut ConnMut<'_, S>)) {
         for slot in 0..self.core.conns.slots() as u32 {
             let Some(conn) = self.core.conns.get(slot) else { continue };
@@ -126,67 +125,68 @@ impl<'a, S> Conns<'a, S> {
 }
 
 impl<S> ConnMut<'_, S> {
-    /// What is known from the beginning.
+    /// Returns the facts that never change.
     pub fn info(&self) -> ConnInfo {
         self.conn().info
     }
 
-    /// What the loop knows of it.
+    /// Returns the state of the loop.
     pub fn state(&self) -> ConnState {
         ConnState::of(self.conn())
     }
 
-    /// The service's state.
+    /// Returns the state of the service.
     pub fn session(&mut self) -> &mut S {
         self.split().0
     }
 
-    /// Where to write what the peer is to get.
+    /// Returns the buffer for the peer's output.
     pub fn output(&mut self) -> &mut Output {
         &mut self.core.output
     }
 
-    /// Session and output in one go, for code that wants both in hand.
+    /// Returns session and output together, for code that needs both.
     pub fn split(&mut self) -> (&mut S, &mut Output) {
         let conn = self.core.conns.get_mut(self.token.slot()).expect("alive as long as borrowed");
         let session = conn.session.as_mut().expect("only connections with a session are lent");
         (session, &mut self.core.output)
     }
 
-    /// Has the session called this turn or next, if it is suspended.
+    /// Makes the worker call the session this turn or next, if it is suspended.
     pub fn resume(&mut self) {
         let key = self.conn().info.key;
         self.core.resume(key);
     }
 
-    /// Has the session called when no output waits any more, which may be next turn.
+    /// Makes the worker call the session when no output is unsent, which may be next turn.
     pub fn call_when_sent(&mut self) {
         self.commit();
         self.core.call_when_sent(self.token);
     }
 
-    /// Keeps what is written here, and all behind it; see
-    /// [`Io::hold_output`](crate::Io::hold_output).
+    /// Defers the output written here, and all later output; see [`Io::hold_output`](crate::Io::hold_output).
     pub fn hold_output(&mut self, ticket: Ticket) {
         let conn = self.core.conns.get_mut(self.token.slot()).expect("alive as long as borrowed");
         conn.control.hold_for(ticket);
     }
 
-    /// Lets go of the output that [`Io::hold_output`](crate::Io::hold_output) keeps for tickets that are reached now.
-    /// Whether none is kept any more.
+    /// Releases the output that [`Io::hold_output`](crate::Io::hold_output) defers for tickets that are reached now.
+    /// Returns true if none is deferred any more.
     pub fn release(&mut self, reached: Ticket) -> bool {
         self.commit();
-        self.core.open_gates(self.token, reached)
+        self.core.lift_barriers(self.token, reached)
     }
 
-    /// True if output is kept for one of these tickets.
+    /// Returns true if output is deferred for one of these tickets.
     pub fn is_held_for(&mut self, one: impl Fn(Ticket) -> bool) -> bool {
         let conn = self.core.conns.get_mut(self.token.slot()).expect("alive as long as borrowed");
-        conn.control.gates.as_ref().is_some_and(|gates| gates.tickets().any(one))
+        conn.control
+            .send_barriers
+            .as_ref()
+            .is_some_and(|send_barriers| send_barriers.tickets().any(one))
     }
 
-    /// Throws away the output that is kept, and closes the connection when what is in front of it is
-    /// sent.
+    /// Discards the deferred output, and closes the connection when the earlier output is sent.
     pub fn close_without_held(&mut self) {
         self.commit();
         self.core.drop_held(self.token);
@@ -199,12 +199,12 @@ impl<S> ConnMut<'_, S> {
         self.core.timers.set(self.token.slot(), TimerKind::Session, at_ms);
     }
 
-    /// Unsets the timer.
+    /// Clears the timer.
     pub fn clear_timer(&mut self) {
         self.core.timers.clear(self.token.slot(), TimerKind::Session);
     }
 
-    /// Closes the connection without sending what waits.
+    /// Closes the connection without sending its pending output.
     pub fn close(&mut self) {
         self.core.schedule_close(self.token, CloseReason::Service);
     }
@@ -220,7 +220,7 @@ impl<S> ConnMut<'_, S> {
         self.core.conns.get(self.token.slot()).expect("alive as long as borrowed")
     }
 
-    /// Queues what was written.
+    /// Queues the written output.
     fn commit(&mut self) {
         self.core.queue_output(self.token);
         self.core.begin_output(self.token);
@@ -234,7 +234,7 @@ impl<S> Drop for ConnMut<'_, S> {
 }
 
 impl<S> Core<S> {
-    /// Has a suspended session called again.
+    /// Makes the worker call a suspended session again.
     pub(super) fn resume(&mut self, key: ConnKey) {
         let token = Token::new(key);
         let Some(conn) = self.conn(token) else { return };
@@ -245,13 +245,13 @@ impl<S> Core<S> {
         }
     }
 
-    /// Queues output of a call that was not the connection's own turn. All that waits is judged then,
-    /// for nothing else bounds what others write to a connection.
+    /// Queues output of a call outside the connection's own turn. Then all pending output is checked against the
+    /// limits, because nothing else bounds the output that others write to a connection.
     fn queue_output(&mut self, token: Token) {
         if self.output.is_condemned() {
             return self.condemn(token);
         }
-        self.set_gate(token);
+        self.set_barrier(token);
         let part = self.output.part();
         let Some(conn) = self.conns.get(token.slot()) else { return };
         if part.len() == 0 {
@@ -262,6 +262,6 @@ impl<S> Core<S> {
         }
         self.output.discard_part();
         let pending = self.conns.get(token.slot()).map_or(0, |conn| conn.queued_bytes());
-        self.judge_bytes(token, pending);
+        self.check_bytes(token, pending);
     }
 }

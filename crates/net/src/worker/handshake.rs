@@ -1,7 +1,7 @@
 //! TLS handshakes: from an accepted connection to one that the service knows.
 //!
-//! **Invariant:** a connection has no session before its handshake is complete, so that unfinished ones take no place
-//! among the clients.
+//! **Invariant:** a connection has no session before its handshake is complete, so unfinished handshakes do not count
+//! as clients.
 
 use std::io;
 use std::os::fd::{AsFd, OwnedFd};
@@ -31,7 +31,7 @@ impl<S: Service> Worker<S> {
         self.run_pending_closes();
     }
 
-    /// Goes on with a handshake, now or in the next turn.
+    /// Continues a handshake, now or in the next turn.
     pub(super) fn shake_hands(&mut self, token: Token) {
         let core = &mut self.core;
         if core.tls.have_had_their_share() {
@@ -55,7 +55,7 @@ impl<S: Service> Worker<S> {
         self.run_pending_closes();
     }
 
-    /// Has the service open a connection that is encrypted now.
+    /// Makes the service open a connection whose handshake is complete.
     fn open_after_handshake(&mut self, token: Token, resumed: bool) {
         let core = &mut self.core;
         core.metrics.tls.completed += 1;
@@ -92,7 +92,7 @@ impl<S: Service> Worker<S> {
         let Some(conn) = core.conns.get_mut(token.slot()) else { return };
         self.service.handshake_failed(&mut self.state, &conn.info, &error);
         conn.phase = Phase::Flushing;
-        // One that breaks the protocol gets to read the alert.
+        // A peer that broke the protocol gets time to read the alert.
         let ending = if error.kind() == io::ErrorKind::InvalidData {
             core.ending_of_flushed()
         } else {

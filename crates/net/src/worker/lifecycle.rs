@@ -14,15 +14,14 @@ use crate::listener::Encryption;
 use crate::timer::TimerKind;
 use crate::worker::service::Service;
 
-/// How long a connection that is to be closed may read nothing of its last output. We notice that it
-/// reads when a full socket has room again, which is a third of what the kernel buffers, and that is
-/// megabytes.
+/// Time for which a closing connection may read nothing of its last output. A read is noticed when a full socket has
+/// room again. That takes a third of the kernel's buffer, which may be megabytes.
 const FLUSH_IDLE_MS_MAX: u64 = 60_000;
 
-/// How long a peer may take to close after us.
+/// Time that a peer may take to close after us.
 const LINGER_MS_MAX: u64 = 1_000;
 
-/// Connections that may linger at once; further ones are closed hard.
+/// Maximum number of lingering connections; further ones are closed without waiting.
 const LINGERING_MAX: usize = 256;
 
 impl<S: Service> Worker<S> {
@@ -55,7 +54,7 @@ impl<S: Service> Worker<S> {
         }
     }
 
-    /// Ends the connections that were found to have ended, and tells the service.
+    /// Removes the connections that were found to have ended, and tells the service.
     #[inline(always)]
     pub(super) fn run_pending_closes(&mut self) {
         if !self.core.pending_closes.is_empty() {
@@ -96,10 +95,12 @@ impl<S: Service> Worker<S> {
         let Some(conn) = self.core.conns.get(slot) else { return };
         let token = Token::new(conn.info.key);
         match conn.phase {
-            Phase::Open | Phase::Suspended(_) => self.core.judge(token),
+            Phase::Open | Phase::Suspended(_) => self.core.check(token),
             Phase::Handshaking => self.give_up_handshake(token),
-            // It has done what it can, and the end of the wait is certain.
-            Phase::Flushing if conn.control.gates.is_some() => self.core.give_time_to_flush(token),
+            // It has done its part, and the deferral is certain to end.
+            Phase::Flushing if conn.control.send_barriers.is_some() => {
+                self.core.give_time_to_flush(token);
+            }
             Phase::Flushing | Phase::Lingering => {
                 self.core.schedule_close(token, CloseReason::Service);
             }
@@ -107,7 +108,7 @@ impl<S: Service> Worker<S> {
         self.run_pending_closes();
     }
 
-    /// Stops serving requests; lets outputs drain and then ends the loop.
+    /// Stops serving requests, lets outputs drain, and then ends the loop.
     pub(super) fn drain(&mut self, within_ms: u64) {
         let until_ms = self.core.now.monotonic_ms.saturating_add(within_ms);
         self.drain_until_ms = Some(until_ms);
@@ -124,7 +125,7 @@ impl<S: Service> Worker<S> {
         self.run_pending_closes();
     }
 
-    /// Closes what is left at the end of the loop.
+    /// Closes the remaining connections at the end of the loop.
     pub(super) fn close_all(&mut self) {
         let tokens: Vec<Token> =
             self.core.conns.iter().map(|conn| Token::new(conn.info.key)).collect();
@@ -136,13 +137,13 @@ impl<S: Service> Worker<S> {
 }
 
 impl<S> Core<S> {
-    /// A handshake under way has come to its end.
+    /// Notes the end of a handshake.
     pub(super) fn end_handshake(&mut self) {
         self.tls.end();
         self.metrics.tls.under_way = self.tls.under_way() as u64;
     }
 
-    /// Adds a connection to the poller and the others.
+    /// Adds a connection to the poller and to the worker.
     pub(super) fn insert(&mut self, conn: Conn<S>) {
         let token = Token::new(conn.info.key);
         let data = EventData::new_u64(token.0);
@@ -153,7 +154,7 @@ impl<S> Core<S> {
         }
     }
 
-    /// Turns away a connection that the service does not want.
+    /// Rejects a connection that the service does not want.
     pub(super) fn refuse(&mut self, token: Token, last_words: &[u8]) {
         self.begin_output(token);
         self.output.buffer().extend_from_slice(last_words);
@@ -161,13 +162,13 @@ impl<S> Core<S> {
         self.dispatch_output(token);
     }
 
-    /// Has the connection closed as soon as no call to the service is under way.
+    /// Closes the connection as soon as no call to the service is running.
     pub(super) fn schedule_close(&mut self, token: Token, reason: CloseReason) {
         self.pending_closes.push(PendingClose { token, reason, ending: Ending::Now });
     }
 
-    /// The socket has failed. The connection is closed at once, unless requests that it has sent are certain to be
-    /// executed: then it goes on without output, and is closed behind the last of them.
+    /// Handles a failed socket. The connection is closed at once, unless some of its requests are certain to be
+    /// executed: then it continues without output, and is closed after the last of them.
     pub(super) fn fail(&mut self, token: Token, error: io::Error) {
         let Some(conn) = self.conn(token) else { return };
         let has_more = match conn.phase {
@@ -181,10 +182,9 @@ impl<S> Core<S> {
         (conn.hung_up, conn.readable) = (true, false);
         conn.queue = None;
         conn.transport.discard_unsent();
-        (conn.control.gates, conn.control.is_cut) = (None, true);
+        (conn.control.send_barriers, conn.control.is_cut) = (None, true);
         if conn.phase == Phase::Open {
-            // The poller reports nothing more, and the turn in which the socket failed may have been the one that the
-            // session had asked for.
+            // The poller reports nothing more, and this turn may have been the one that the session had asked for.
             self.make_ready(token);
         }
     }
@@ -197,7 +197,7 @@ impl<S> Core<S> {
         }
         conn.phase = Phase::Flushing;
         conn.rest.clear();
-        conn.apart = None;
+        conn.side_buffer = None;
         self.timers.clear(token.slot(), TimerKind::Session);
         self.give_time_to_flush(token);
     }
@@ -208,7 +208,7 @@ impl<S> Core<S> {
         self.timers.set(token.slot(), TimerKind::Worker, at_ms);
     }
 
-    /// Ends a connection that is being closed, if all its output is sent.
+    /// Ends a closing connection, if all its output is sent.
     #[inline]
     pub(super) fn finish_flushing(&mut self, token: Token) {
         let Some(conn) = self.conns.get_mut(token.slot()) else { return };
@@ -229,12 +229,12 @@ impl<S> Core<S> {
         self.pending_closes.push(PendingClose { token, reason, ending });
     }
 
-    /// How a connection ends whose peer has yet to read what was sent.
+    /// Returns how to end a connection whose peer has yet to read its last output.
     pub(super) fn ending_of_flushed(&self) -> Ending {
         if self.lingering < LINGERING_MAX { Ending::Linger } else { Ending::Now }
     }
 
-    /// Shuts our end, and waits for the peer to shut its own.
+    /// Shuts down our end, and waits for the peer to shut down its own.
     fn begin_lingering(&mut self, token: Token) {
         let Some(conn) = self.conns.get_mut(token.slot()) else { return };
         if conn.phase == Phase::Lingering {
@@ -251,7 +251,7 @@ impl<S> Core<S> {
         self.make_ready(token);
     }
 
-    /// Closes the socket, which also takes it out of the poller, and frees the slot.
+    /// Closes the socket, which also removes it from the poller, and frees the slot.
     fn remove(&mut self, token: Token) {
         let Some(conn) = self.conns.remove(token.slot()) else { return };
         self.timers.remove(token.slot());

@@ -1,8 +1,8 @@
 //! A worker: one thread, one epoll instance, the connections it owns, and the loop over them.
 //!
-//! - A connection stays with its worker; nothing of it is shared, so nothing is locked.
-//! - A turn costs one `epoll_wait`, and one `recv` and one `send` for each ready connection. A `recv` that did
-//!   not fill its buffer needs no second one: sockets are edge-triggered, so later bytes are reported anew.
+//! - A connection stays with its worker and is not shared, so nothing is locked.
+//! - A turn costs one `epoll_wait`, and one `recv` and one `send` for each ready connection. A `recv` that did not fill
+//!   its buffer needs no second one: sockets are edge-triggered, so later bytes are reported again.
 //! - A connection with more input than one `recv` takes continues in the next turn, after the others.
 //! - A worker without work sleeps until its next timer, if any.
 //! - An event for a closed connection never reaches the next one in its slot: events carry the low half of the
@@ -35,17 +35,16 @@ use crate::worker::service::{NextTurn, Service};
 use conns::Conns;
 use tierce_output::{Output, OutputLimits, Part};
 
-/// Events taken from the poller at once. More than this many ready connections are served in
-/// several turns.
+/// Maximum number of events per `epoll_wait`. More ready connections than this are served in several turns.
 const EVENTS_MAX: usize = 256;
 
-/// Marks the event of the mailbox; no connection has this token, for its slot would be the last.
+/// Token of the mailbox's events; no connection has it, because its slot would be the last.
 const MAILBOX_TOKEN: u64 = u64::MAX;
 
-/// Marks the event of the service's own descriptor, in the same way.
+/// Token of the service's own descriptor, for which this holds as well.
 const WATCHED_TOKEN: u64 = u64::MAX - 1;
 
-/// Names a connection in the poller and in the worker's lists: slot and low half of the id.
+/// Name of a connection in the poller and in the worker's lists: slot and low half of the id.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 struct Token(u64);
 
@@ -59,15 +58,15 @@ impl Token {
     }
 }
 
-/// Output that waits for the end of the turn in the worker's buffer.
+/// Output in the worker's buffer that waits for the end of the turn.
 #[derive(Debug)]
 struct Deferred {
     token: Token,
-    /// `None` if it was moved to the connection's queue in the meantime.
+    /// `None` if it was moved to the connection's queue meanwhile.
     part: Option<Part>,
 }
 
-/// How a connection ends.
+/// Way to end a connection.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Ending {
     /// The socket is closed.
@@ -76,7 +75,7 @@ enum Ending {
     Linger,
 }
 
-/// A connection that has ended without the service knowing yet.
+/// Ended connection that the service does not know of yet.
 #[derive(Debug)]
 struct PendingClose {
     token: Token,
@@ -84,7 +83,7 @@ struct PendingClose {
     ending: Ending,
 }
 
-/// What a worker has apart from its service: all that [`Conns`] works on.
+/// State of a worker without its service: everything that [`Conns`] works on.
 pub(crate) struct Core<S> {
     id: WorkerId,
     epoll: OwnedFd,
@@ -93,21 +92,21 @@ pub(crate) struct Core<S> {
     output: Output,
     now: Now,
     metrics: LocalMetrics,
-    /// Connections to serve next turn, whether or not the poller reports them.
+    /// Connections to serve in the next turn, even if the poller does not report them.
     ready: Vec<Token>,
     /// Connections whose queue is to be sent at the end of the turn.
     flush: Vec<Token>,
     deferred: Vec<Deferred>,
-    /// Connections that ended during a call to the service, which must be told afterwards.
+    /// Connections that ended during a call to the service, which is told afterwards.
     pending_closes: Vec<PendingClose>,
-    /// Connections in [`Phase::Lingering`].
+    /// Number of connections in [`Phase::Lingering`].
     lingering: usize,
-    /// What encrypted connections share.
+    /// State shared by encrypted connections.
     tls: Handshakes,
     suspended_input_bytes_max: usize,
 }
 
-/// What a worker thread is started with.
+/// Configuration of a worker thread.
 pub(crate) struct WorkerConfig {
     pub(crate) input_buffer_bytes: usize,
     pub(crate) suspended_input_bytes_max: usize,
@@ -116,25 +115,25 @@ pub(crate) struct WorkerConfig {
     pub(crate) clock: Clock,
 }
 
-/// A worker thread's all.
+/// Complete state of a worker thread.
 pub(crate) struct Worker<S: Service> {
     service: Arc<S>,
     state: S::Worker,
     handle: Handle<S::Message>,
     clock: Clock,
-    /// Where bytes are received; its contents mean something only during one connection's turn.
+    /// Receive buffer; its contents are valid only while one connection is served.
     scratch: Box<[u8]>,
     core: Core<S::Session>,
     mail: Vec<Mail<S::Message>>,
     next_turn: NextTurn,
-    /// The poller has the service's own descriptor.
+    /// True if the poller has the service's own descriptor.
     is_watching: bool,
-    /// Set when the runtime drains: everything is to be closed by then.
+    /// Set when the runtime drains: time at which everything must be closed.
     drain_until_ms: Option<u64>,
 }
 
 impl<S: Service> Worker<S> {
-    /// Makes the parts that can fail, before any thread is started.
+    /// Creates the fallible parts, before any thread is started.
     pub(crate) fn poller(handle: &Handle<S::Message>, id: WorkerId) -> io::Result<OwnedFd> {
         let epoll = epoll::create(epoll::CreateFlags::CLOEXEC)?;
         let wake = handle.mailbox(id).wake_fd();
@@ -200,7 +199,7 @@ impl<S: Service> Worker<S> {
         })
     }
 
-    /// Waits for events, as long as nothing else is to be done.
+    /// Waits for events, if there is nothing else to do.
     fn wait(&mut self, events: &mut [Event]) -> usize {
         self.watch();
         let timeout_ms = self.timeout_ms();
@@ -225,18 +224,18 @@ impl<S: Service> Worker<S> {
         }
     }
 
-    /// Adds the service's own descriptor to the poller, if there is one by now.
+    /// Adds the service's own descriptor to the poller, if it exists now.
     fn watch(&mut self) {
         if self.is_watching {
             return;
         }
         let Some(watched) = self.service.watched(&self.state) else { return };
         let data = EventData::new_u64(WATCHED_TOKEN);
-        // Only the system's want of memory can be in the way, and then the next turn tries again.
+        // This fails only for lack of memory; then the next turn tries again.
         self.is_watching = epoll::add(&self.core.epoll, watched, data, EventFlags::IN).is_ok();
     }
 
-    /// How long the worker may sleep; `None` is for ever.
+    /// Returns how long the worker may sleep; `None` is forever.
     fn timeout_ms(&self) -> Option<u64> {
         if !self.core.ready.is_empty() {
             return Some(0);
@@ -253,8 +252,8 @@ impl<S: Service> Worker<S> {
         if earliest_ms == u64::MAX {
             return None;
         }
-        // A moment that passed since the turn began gives 0. The bound keeps far-away deadlines
-        // inside the range of the system call.
+        // A time that passed since the turn began gives 0. The bound keeps distant deadlines inside the range of the
+        // system call.
         let now_ms = self.core.now.monotonic_ms;
         Some(earliest_ms.saturating_sub(now_ms).min(24 * 3600 * 1000))
     }
@@ -263,7 +262,7 @@ impl<S: Service> Worker<S> {
         self.core.now = self.clock.now();
         self.core.tls.begin_turn();
         self.service.turn_start(&mut self.state, self.core.now);
-        // The list is taken first: what becomes ready during this turn has its place in the next.
+        // The list is taken first: connections that become ready during this turn are served in the next.
         let ready = std::mem::take(&mut self.core.ready);
         self.read_mail();
         for event in events {
@@ -326,7 +325,7 @@ impl<S: Service> Worker<S> {
             }
         }
         ready.clear();
-        // Keeps the capacity unless new entries have their own.
+        // Keeps the capacity unless there are new entries.
         if self.core.ready.is_empty() {
             self.core.ready = ready;
         }
@@ -352,15 +351,15 @@ impl<S: Service> Worker<S> {
         }
         let token = Token::new(conn.info.key);
         let (output, control, info) = (&mut core.output, &mut conn.control, &conn.info);
-        let (apart, timers) = (&mut conn.apart, &mut core.timers);
-        let mut io = Io::without_input(output, control, info, apart, timers, core.now);
+        let (side_buffer, timers) = (&mut conn.side_buffer, &mut core.timers);
+        let mut io = Io::without_input(output, control, info, side_buffer, timers, core.now);
         let flow = self.service.timer(&mut self.state, session, &mut io);
         self.after_call(token, flow);
     }
 }
 
 impl<S> Core<S> {
-    /// The connection, if it is still the one that was meant.
+    /// Returns the connection, unless its slot was reused.
     #[inline]
     fn conn(&mut self, token: Token) -> Option<&mut Conn<S>> {
         self.conns.get_mut(token.slot()).filter(|conn| Token::new(conn.info.key) == token)
@@ -373,7 +372,7 @@ impl<S> Core<S> {
         }
     }
 
-    /// Has the connection served next turn.
+    /// Serves the connection in the next turn.
     fn make_ready(&mut self, token: Token) {
         if let Some(conn) = self.conns.get_mut(token.slot())
             && !conn.in_ready

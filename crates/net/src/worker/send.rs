@@ -1,4 +1,4 @@
-//! From a session's output to the socket.
+//! Sends a session's output to the socket.
 
 use std::io::{self, IoSlice};
 use std::os::fd::AsFd;
@@ -7,22 +7,22 @@ use rustix::event::epoll::{self, EventData, EventFlags};
 
 use super::{Core, Deferred, Token, Worker};
 use crate::connection::{CloseReason, Conn, Phase, Writable};
-use crate::gates::Ticket;
+use crate::send_barriers::Ticket;
 use crate::timer::TimerKind;
 use crate::tls::Buffers;
 use crate::transport::SLICES_MAX;
 use crate::worker::service::Service;
-use tierce_output::{Output, Part, Verdict};
+use tierce_output::{LimitState, Output, Part};
 
-/// Events a connection is always watched for.
+/// Events that every connection is watched for.
 pub(super) const READ_EVENTS: EventFlags =
     EventFlags::IN.union(EventFlags::RDHUP).union(EventFlags::ET);
 
-/// System calls to send one connection's queue in one turn.
+/// Maximum number of system calls to send one connection's queue in one turn.
 const SENDS_PER_TURN_MAX: usize = 16;
 
 impl<S: Service> Worker<S> {
-    /// Sends the outputs that waited for the end of the turn.
+    /// Sends the outputs deferred to the end of the turn.
     pub(super) fn send_deferred(&mut self) {
         if self.core.deferred.is_empty() {
             return;
@@ -38,7 +38,7 @@ impl<S: Service> Worker<S> {
         self.core.deferred = deferred;
     }
 
-    /// Sends the queues that got more to send, or room for it.
+    /// Sends the queues that grew, or whose socket has room again.
     pub(super) fn flush_queues(&mut self) {
         if self.core.flush.is_empty() {
             return;
@@ -60,8 +60,8 @@ impl<S: Service> Worker<S> {
 }
 
 impl<S> Core<S> {
-    /// Sees to output that is not plain, or that something is in the way of: sends it, keeps it for the end of the turn, or
-    /// queues it.
+    /// Handles output that is not plain, or that has an obstacle: sends it, defers it to the end of the turn, or queues
+    /// it.
     #[inline(never)]
     pub(super) fn sort_output(&mut self, token: Token) {
         if self.output.is_condemned() {
@@ -70,14 +70,14 @@ impl<S> Core<S> {
         let part = self.output.part();
         let Some(conn) = self.conns.get_mut(token.slot()) else { return };
         if conn.control.hold.is_some() {
-            self.set_gate(token);
+            self.set_barrier(token);
             return self.sort_output(token);
         }
         if part.len() > 0 {
             if conn.control.is_cut {
                 self.output.discard_part();
             } else if conn.queue.is_some()
-                || conn.control.gates.is_some()
+                || conn.control.send_barriers.is_some()
                 || conn.deferred_at.is_some()
             {
                 self.queue_part(token, part);
@@ -93,7 +93,7 @@ impl<S> Core<S> {
         self.finish_flushing(token);
     }
 
-    /// Throws away output that is more than the peer may leave unread, and has the connection closed.
+    /// Discards output beyond the limit of unread output, and closes the connection.
     #[cold]
     pub(super) fn condemn(&mut self, token: Token) {
         let pending = self.output.condemned_bytes();
@@ -107,10 +107,10 @@ impl<S> Core<S> {
         let queue = conn.queue.get_or_insert_default();
         queue.push_part(&self.output, part, 0);
         self.list_for_flush(token);
-        self.judge(token);
+        self.check(token);
     }
 
-    /// Queues what was held for the end of the turn, for something comes behind it.
+    /// Queues output that was deferred to the end of the turn, because more follows it.
     fn queue_deferred(&mut self, token: Token) {
         let Some(conn) = self.conns.get_mut(token.slot()) else { return };
         if let Some(index) = conn.deferred_at.take()
@@ -121,25 +121,29 @@ impl<S> Core<S> {
         }
     }
 
-    /// Has the output of the call that has just ended wait, if the call asked for that.
+    /// Defers the output of the call that has just ended, if the call asked for that.
     #[inline(never)]
-    pub(super) fn set_gate(&mut self, token: Token) {
+    pub(super) fn set_barrier(&mut self, token: Token) {
         let Some(conn) = self.conns.get_mut(token.slot()) else { return };
         let Some(ticket) = conn.control.hold.take() else { return };
         self.queue_deferred(token);
         let Some(conn) = self.conns.get_mut(token.slot()) else { return };
         let queued = conn.queued_bytes();
-        conn.control.gates.get_or_insert_default().set(queued, ticket);
+        conn.control.send_barriers.get_or_insert_default().set(queued, ticket);
         self.list_for_flush(token);
     }
 
-    /// Sends output whose tickets are `reached`. Whether none waits any more.
-    pub(super) fn open_gates(&mut self, token: Token, reached: Ticket) -> bool {
+    /// Sends output whose tickets are `reached`. Returns true if none is deferred any more.
+    pub(super) fn lift_barriers(&mut self, token: Token, reached: Ticket) -> bool {
         let Some(conn) = self.conn(token) else { return true };
         let was_stalled = conn.is_stalled();
-        let is_open = conn.control.gates.as_mut().is_none_or(|gates| gates.open(reached));
+        let is_open = conn
+            .control
+            .send_barriers
+            .as_mut()
+            .is_none_or(|send_barriers| send_barriers.open(reached));
         if is_open {
-            conn.control.gates = None;
+            conn.control.send_barriers = None;
         }
         if was_stalled && !conn.is_stalled() {
             self.make_ready(token);
@@ -148,11 +152,11 @@ impl<S> Core<S> {
         is_open
     }
 
-    /// Throws away what waits for a ticket, and whatever is written from now on.
+    /// Discards output that waits for a ticket, and all later output.
     pub(super) fn drop_held(&mut self, token: Token) {
         let Some(conn) = self.conn(token) else { return };
         let sendable = conn.sendable_bytes();
-        conn.control.gates = None;
+        conn.control.send_barriers = None;
         conn.control.is_cut = true;
         if sendable == 0 {
             conn.queue = None;
@@ -161,14 +165,14 @@ impl<S> Core<S> {
         }
     }
 
-    /// Sends a part; what the socket does not take is queued.
+    /// Sends a part; the rest that the socket does not take is queued.
     fn send_part(&mut self, token: Token, part: Part) {
         let Some(conn) = self.conns.get_mut(token.slot()) else { return };
         let result = send_once(conn, &self.output, part, &mut self.tls.buffers);
         self.note_sent(token, part, result);
     }
 
-    /// Goes on after a part was given to the socket, which has taken some of it.
+    /// Continues after the socket has taken some of a part.
     pub(super) fn note_sent(&mut self, token: Token, part: Part, result: io::Result<usize>) {
         let sent = match result {
             Ok(sent) => sent,
@@ -187,7 +191,7 @@ impl<S> Core<S> {
         } else {
             self.list_for_flush(token);
         }
-        self.judge(token);
+        self.check(token);
     }
 
     pub(super) fn list_for_flush(&mut self, token: Token) {
@@ -221,8 +225,8 @@ impl<S> Core<S> {
             if let Some(queue) = conn.queue.as_mut() {
                 queue.advance(sent);
             }
-            if let Some(gates) = conn.control.gates.as_mut() {
-                gates.advance(sent);
+            if let Some(send_barriers) = conn.control.send_barriers.as_mut() {
+                send_barriers.advance(sent);
             }
             self.metrics.bytes_out += sent as u64;
             let is_last_output = conn.phase == Phase::Flushing;
@@ -240,13 +244,13 @@ impl<S> Core<S> {
             }
             if is_full {
                 self.wait_for_room(token);
-                return self.judge(token);
+                return self.check(token);
             }
         }
         self.list_for_flush(token);
     }
 
-    /// Has a session called that produces output as fast as its peer takes it.
+    /// Calls a session that produces output as fast as its peer reads it, as soon as its queue is empty.
     pub(super) fn call_when_sent(&mut self, token: Token) {
         let Some(conn) = self.conns.get_mut(token.slot()) else { return };
         conn.control.wants_call = true;
@@ -290,31 +294,33 @@ impl<S> Core<S> {
         }
     }
 
-    /// Closes a connection that leaves too much output unread. What is held back is not its fault.
-    pub(super) fn judge(&mut self, token: Token) {
+    /// Closes a connection that leaves too much output unread. Deferred output does not count.
+    pub(super) fn check(&mut self, token: Token) {
         let pending = self.conns.get(token.slot()).map_or(0, |conn| conn.sendable_bytes());
-        self.judge_bytes(token, pending);
+        self.check_bytes(token, pending);
     }
 
-    pub(super) fn judge_bytes(&mut self, token: Token, pending: usize) {
+    pub(super) fn check_bytes(&mut self, token: Token, pending: usize) {
         let now_ms = self.now.monotonic_ms;
         let Some(conn) = self.conns.get_mut(token.slot()) else { return };
         let control = &mut conn.control;
         let since_ms = &mut control.above_soft_since_ms;
-        match self.output.limits().judge(control.class, pending, since_ms, now_ms) {
-            Verdict::Fine => {}
+        match self.output.limits().check(control.class, pending, since_ms, now_ms) {
+            LimitState::Fine => {}
             // The end of a connection in another phase has a deadline of its own.
-            Verdict::AboveSoftUntil(at_ms) => {
+            LimitState::AboveSoftUntil(at_ms) => {
                 if matches!(conn.phase, Phase::Open | Phase::Suspended(_)) {
                     self.timers.set(token.slot(), TimerKind::Worker, at_ms);
                 }
             }
-            Verdict::Exceeded => self.schedule_close(token, CloseReason::OutputLimit { pending }),
+            LimitState::Exceeded => {
+                self.schedule_close(token, CloseReason::OutputLimit { pending });
+            }
         }
     }
 }
 
-/// One system call for a part.
+/// Makes one system call for a part.
 fn send_once<S>(
     conn: &mut Conn<S>,
     output: &Output,
@@ -330,7 +336,7 @@ fn send_once<S>(
     conn.transport.send_slices(socket, &slices[..count], tls)
 }
 
-/// Bytes of a part that one system call covers.
+/// Returns the number of bytes of a part that one system call covers.
 fn first_slices_len(output: &Output, part: Part) -> usize {
     output.pieces(part).take(SLICES_MAX).map(|piece| piece.bytes().len()).sum()
 }

@@ -1,7 +1,7 @@
 //! The interface between the loops and the program on top: the [`Service`] trait and its types.
 //!
-//! All calls for one worker are made on that worker's thread, one after another, with the worker's own state as
-//! `&mut`. A service therefore needs locks only for what workers share.
+//! All calls for one worker are made on that worker's thread, one after another, with the worker's own state as `&mut`.
+//! A service therefore needs locks only for state that workers share.
 
 use std::borrow::Cow;
 use std::io;
@@ -13,12 +13,11 @@ use crate::handle::Handle;
 use crate::io::Io;
 use crate::worker::conns::Conns;
 
-/// A protocol or application on top of the event loops.
+/// Protocol or application on top of the event loops.
 ///
-/// A turn of a worker's loop runs in this order: [`turn_start`](Service::turn_start), messages,
-/// connections that are ready, timers, [`turn_end`](Service::turn_end), then everything that was
-/// held back for the end of the turn is sent. Messages may come in between as well, after a call that has asked for
-/// that ([`Io::send_mail_first`]).
+/// A turn of a worker's loop runs in this order: [`turn_start`](Service::turn_start), messages, ready connections,
+/// timers, [`turn_end`](Service::turn_end), then the output deferred to the end of the turn is sent. Messages may also
+/// be handled in between, after a call that has asked for that ([`Io::send_mail_first`]).
 ///
 /// No call may wait for anything but a short lock: all connections of the worker wait with it.
 pub trait Service: Send + Sync + Sized + 'static {
@@ -26,14 +25,14 @@ pub trait Service: Send + Sync + Sized + 'static {
     type Worker;
     /// State of one connection.
     type Session;
-    /// What other threads can tell a worker.
+    /// Message from other threads to a worker.
     type Message: Send + 'static;
 
     /// Builds the state of a worker, on its thread, before its first turn.
     fn worker(&self, id: WorkerId, handle: &Handle<Self::Message>) -> Self::Worker;
 
-    /// A connection was accepted, and its TLS handshake completed if it is encrypted. An error refuses it with a
-    /// last word to the peer. `certificate` is what the peer has shown, if that was asked for: in DER, and checked.
+    /// Handles an accepted connection, after its TLS handshake if it is encrypted. An error rejects it, with a last
+    /// message to the peer. `certificate` is the peer's, if it was requested: in DER, and verified.
     fn open(
         &self,
         worker: &mut Self::Worker,
@@ -42,15 +41,15 @@ pub trait Service: Send + Sync + Sized + 'static {
         now: Now,
     ) -> Result<Self::Session, Refusal>;
 
-    /// A connection did not complete its TLS handshake, and was never opened.
+    /// Handles a connection that failed its TLS handshake, and was never opened.
     fn handshake_failed(&self, worker: &mut Self::Worker, info: &ConnInfo, error: &io::Error) {
         let _ = (worker, info, error);
     }
 
-    /// Bytes have arrived, or the session was resumed, or it asked for another turn.
+    /// Handles new bytes, a resumed session, or a session that asked for another turn.
     ///
-    /// [`Io::input`] begins with the first byte not yet consumed. What is not consumed is presented
-    /// again, with more behind it.
+    /// [`Io::input`] begins with the first byte not yet consumed. Unconsumed bytes are presented again, with more
+    /// behind them.
     fn input(
         &self,
         worker: &mut Self::Worker,
@@ -58,10 +57,10 @@ pub trait Service: Send + Sync + Sized + 'static {
         io: &mut Io<'_>,
     ) -> Flow;
 
-    /// The timer set by [`Io::set_timer`] is due; it is no longer set. The input is empty here.
+    /// Handles the timer set by [`Io::set_timer`]; it is no longer set. The input is empty here.
     ///
-    /// The answer describes the connection from now on: a suspended one is resumed by
-    /// [`Flow::Continue`] and stays suspended with [`Flow::Suspend`].
+    /// The returned flow applies from now on: [`Flow::Continue`] resumes a suspended session, and [`Flow::Suspend`]
+    /// keeps it suspended.
     fn timer(
         &self,
         worker: &mut Self::Worker,
@@ -72,7 +71,7 @@ pub trait Service: Send + Sync + Sized + 'static {
         Flow::Close
     }
 
-    /// A message from the mailbox.
+    /// Handles a message from the mailbox.
     fn message(
         &self,
         worker: &mut Self::Worker,
@@ -80,12 +79,12 @@ pub trait Service: Send + Sync + Sized + 'static {
         conns: &mut Conns<'_, Self::Session>,
     );
 
-    /// The worker woke up and is about to serve.
+    /// Called when the worker woke up and is about to serve.
     fn turn_start(&self, worker: &mut Self::Worker, now: Now) {
         let _ = (worker, now);
     }
 
-    /// All work of the turn is done; outputs held for the turn's end are sent right after this.
+    /// Called when all work of the turn is done; the deferred outputs are sent right after this.
     fn turn_end(
         &self,
         worker: &mut Self::Worker,
@@ -96,15 +95,15 @@ pub trait Service: Send + Sync + Sized + 'static {
         NextTurn::WhenReady
     }
 
-    /// An additional descriptor: the worker wakes up when it is readable, for a turn in
-    /// which the service finds out why. Asked for before the worker waits, until there is one; from
-    /// then on it stays the same and open as long as the worker's state lives.
+    /// Returns an additional descriptor: the worker wakes up when it is readable, and the service finds out why in that
+    /// turn. Called before the worker waits, until there is one. From then on it must stay open and unchanged for the
+    /// life of the worker's state.
     fn watched<'w>(&self, worker: &'w Self::Worker) -> Option<BorrowedFd<'w>> {
         let _ = worker;
         None
     }
 
-    /// The connection is gone, or no longer listened to; called exactly once for each session.
+    /// Called exactly once for each session, when its connection is gone or no longer read.
     fn close(
         &self,
         worker: &mut Self::Worker,
@@ -116,16 +115,16 @@ pub trait Service: Send + Sync + Sized + 'static {
     }
 }
 
-/// The bytes sent to a peer whose connection is not wanted; may be empty.
+/// Bytes sent to the peer of a rejected connection; may be empty.
 pub type Refusal = Cow<'static, [u8]>;
 
-/// How a connection goes on after a call.
+/// Continuation of a connection after a call.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Flow {
     /// Call again when more bytes have arrived.
     Continue,
-    /// Call again next turn with what is left, even if nothing more arrives: the session stopped
-    /// in the middle to let other connections have their turn.
+    /// Call again next turn with the remaining input, even if nothing more arrives: the session stopped in the middle
+    /// to let other connections have their turn.
     Yield,
     /// Do not call again until resumed by a message or the timer.
     Suspend(OnHangup),
@@ -133,13 +132,13 @@ pub enum Flow {
     Close,
 }
 
-/// When a worker has its next turn if no connection, message or timer asks for one.
+/// Time of a worker's next turn if no connection, message or timer asks for one.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum NextTurn {
-    /// Sleep as long as nothing happens.
+    /// Sleep until something happens.
     WhenReady,
-    /// At this moment of [`Now::monotonic_ms`] at the latest.
+    /// At this time of [`Now::monotonic_ms`] at the latest.
     At(u64),
-    /// At once, after a look at the connections.
+    /// At once, after polling the connections.
     Immediately,
 }

@@ -1,20 +1,20 @@
-//! A service of lines for the tests, a running instance of it, and a client.
+//! A line-based service for the tests, a running instance of it, and a client.
 //!
 //! | line | answer |
 //! |---|---|
 //! | `echo text` | `text` |
 //! | `bytes n` | `n` bytes of [`pattern`] and a line's end |
-//! | `attach n` | the same by reference |
+//! | `attach n` | these bytes by reference |
 //! | `suspend` | none; the session waits to be resumed, or ends when its peer does |
-//! | `wait` | none; the session waits to be resumed whatever its peer does |
+//! | `wait` | none; the session waits to be resumed even if its peer ends |
 //! | `yield` | `yielded`, and the rest of the input in another turn |
-//! | `hold n` | `held`; from this batch on output is kept until released up to `n` |
+//! | `hold n` | `held`; from this batch on output is deferred until released up to `n` |
 //! | `turn` | `turn`, sent at the end of the turn |
 //! | `timer ms` | none; `timer` when it fires, which also resumes |
 //! | `class n` | none; chooses output limits |
 //! | `quit` | `bye`, and the connection ends |
 //!
-//! Every line's length is announced to the loop as soon as a part of it is there.
+//! Every line's length is declared to the loop as soon as a part of it is there.
 
 #![allow(dead_code, unreachable_pub, reason = "each test file uses its own part")]
 
@@ -32,7 +32,7 @@ use tierce_net::{
 /// Longest wait for anything that is certain to happen.
 pub const PATIENCE: Duration = Duration::from_secs(60);
 
-/// Waits for something that is certain to become true, and that is not announced.
+/// Waits for a condition that is certain to become true, and is not announced.
 #[track_caller]
 pub fn eventually(mut is_true: impl FnMut() -> bool) {
     let deadline = std::time::Instant::now() + PATIENCE;
@@ -42,18 +42,18 @@ pub fn eventually(mut is_true: impl FnMut() -> bool) {
     }
 }
 
-/// What the service tells the test.
+/// Event that the service reports to the test.
 #[derive(Debug)]
 pub enum Event {
     Opened(ConnInfo),
     Closed(ConnKey, CloseReason),
-    /// A session was suspended, told from the turn's end.
+    /// A session was suspended, reported at the end of the turn.
     Suspended(ConnKey),
     /// Answer to [`Message::Report`].
     Report(Vec<Report>),
 }
 
-/// What the service sees of a connection.
+/// State of a connection as the service sees it.
 #[derive(Clone, Debug)]
 pub struct Report {
     pub id: u64,
@@ -65,7 +65,7 @@ pub struct Report {
 
 type Act = Box<dyn FnOnce(&mut ConnMut<'_, Session>) + Send>;
 
-/// What the test tells a worker.
+/// Message from the test to a worker.
 pub enum Message {
     /// Do something with a connection, if it is there.
     With(ConnKey, Act),
@@ -87,7 +87,7 @@ pub struct Lines {
     conns_max: usize,
 }
 
-/// Bytes that differ from their neighbours' and from those a period further.
+/// Returns bytes that differ from their neighbours' and from those a period away.
 pub fn pattern(len: usize) -> Vec<u8> {
     (0..len).map(|index| b'a' + ((index + index / 26 + index / 1000) % 26) as u8).collect()
 }
@@ -227,7 +227,7 @@ impl Service for Lines {
     }
 }
 
-/// A running service. Ends when dropped, and panics if a thread of it has.
+/// Running service. Ends on drop, and panics if one of its threads has.
 pub struct Server {
     runtime: Option<Runtime<Message>>,
     events: Receiver<Event>,
@@ -245,7 +245,7 @@ impl Server {
         Server::start_after(config, listener, conns_max, || ())
     }
 
-    /// Starts one that accepts connections once `wait` has returned.
+    /// Starts a service that accepts connections once `wait` has returned.
     pub fn start_after(
         config: Config,
         listener: Listener,
@@ -310,12 +310,12 @@ impl Server {
         self.wait_for(|event| matches!(event, Event::Suspended(it) if it == key).then_some(()));
     }
 
-    /// Acts on a connection, on its worker.
+    /// Runs `act` on a connection, on its worker.
     pub fn with(&self, key: ConnKey, act: impl FnOnce(&mut ConnMut<'_, Session>) + Send + 'static) {
         self.handle().post(key.worker, Message::With(key, Box::new(act)));
     }
 
-    /// The first worker's view of its connections.
+    /// Returns the first worker's view of its connections.
     pub fn report(&self) -> Vec<Report> {
         self.handle().post(WorkerId(0), Message::Report);
         self.wait_for(|event| match event {
@@ -324,7 +324,7 @@ impl Server {
         })
     }
 
-    /// The first worker's view of one connection as soon as it is as wanted.
+    /// Returns the first worker's view of one connection once it satisfies `wanted`.
     pub fn report_when(&self, key: ConnKey, wanted: impl Fn(&Report) -> bool) -> Report {
         let mut found = None;
         eventually(|| {
@@ -339,7 +339,7 @@ impl Server {
         self.end();
     }
 
-    /// Waits for the threads of a server that drains already.
+    /// Waits for the threads of a server that is draining.
     pub fn join(mut self) {
         self.runtime.take().expect("running").join();
     }
@@ -360,7 +360,7 @@ impl Drop for Server {
     }
 }
 
-/// The stream types a client can be made of.
+/// Stream type of a client.
 pub trait Stream: Read + Write + Sized {
     fn set_patience(&self);
     fn clone_stream(&self) -> Self;
@@ -389,7 +389,7 @@ macro_rules! stream {
 stream!(TcpStream);
 stream!(std::os::unix::net::UnixStream);
 
-/// A connection to the service, seen from outside.
+/// Connection to the service, seen from outside.
 pub struct Client<S: Stream> {
     pub stream: S,
     reader: BufReader<S>,

@@ -1,7 +1,7 @@
 //! The manifest of an append-only directory: its current files, in order.
 //!
-//! A line per file: `file <name> seq <number> type <b|i|h>`, for base, increment and history. History is what
-//! Redis will delete. A name with special bytes is quoted. Lines that begin with `#` are comments. Other key-value
+//! One line per file: `file <name> seq <number> type <b|i|h>`, for base, increment and history. Redis will delete
+//! the history files. A name with special bytes is quoted. Lines that begin with `#` are comments. Other key-value
 //! pairs come from later versions and are ignored.
 
 use std::fmt::Write;
@@ -9,11 +9,11 @@ use std::fmt::Write;
 /// The files of an append-only directory.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Manifest {
-    /// What to begin with: an RDB file or one of commands.
+    /// Base: an RDB file or a file of commands.
     pub base: Option<Member>,
-    /// What followed, in ascending order.
+    /// Files of later commands, in ascending order.
     pub increments: Vec<Member>,
-    /// What is no longer needed.
+    /// Files that are no longer needed.
     pub history: Vec<Member>,
 }
 
@@ -22,43 +22,43 @@ pub struct Manifest {
 pub struct Member {
     /// Its name in the directory, without any path.
     pub name: String,
-    /// Its number.
+    /// Sequence number.
     pub seq: u64,
 }
 
-/// What is wrong with a manifest.
+/// Fault in a manifest.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("line {line} of the manifest: expected {expected}")]
 pub struct ManifestError {
-    /// The line, counted from 1.
+    /// Line number, from 1.
     pub line: usize,
-    /// What should have been there.
+    /// Syntax expected in its place.
     pub expected: &'static str,
 }
 
 impl Manifest {
-    /// The manifest of a new directory: a base in RDB format and an empty increment. The prefix is
-    /// that of the directive `appendfilename`.
+    /// Returns the manifest of a new directory: a base in RDB format and an empty increment. The prefix is the
+    /// value of the directive `appendfilename`.
     pub fn fresh(prefix: &str) -> Self {
         let base = Member { name: format!("{prefix}.1.base.rdb"), seq: 1 };
         let increment = Member { name: format!("{prefix}.1.incr.aof"), seq: 1 };
         Manifest { base: Some(base), increments: vec![increment], history: Vec::new() }
     }
 
-    /// The name of the manifest itself.
+    /// Returns the name of the manifest itself.
     pub fn file_name(prefix: &str) -> String {
         format!("{prefix}.manifest")
     }
 
-    /// The files to read, in order.
+    /// Returns the files to read, in order.
     pub fn files(&self) -> impl Iterator<Item = &Member> {
         self.base.iter().chain(&self.increments)
     }
 
-    /// Reads a manifest.
+    /// Parses a manifest.
     ///
     /// # Errors
-    /// If there is no file, a line is not understood, a name leads out of the directory, there are two bases, or
+    /// Fails if there is no file, a line is invalid, a name points outside the directory, there are two bases, or
     /// increments do not ascend.
     pub fn parse(text: &[u8]) -> Result<Self, ManifestError> {
         let mut manifest = Manifest::default();
@@ -93,7 +93,7 @@ impl Manifest {
         Ok(())
     }
 
-    /// The manifest as text.
+    /// Returns the manifest as text.
     pub fn to_text(&self) -> String {
         let mut text = String::new();
         let mut put = |members: &[Member], kind: char| {
@@ -136,7 +136,7 @@ fn file_name(name: &[u8]) -> Result<String, &'static str> {
     if leads_out { Err("the name of a file in this directory") } else { Ok(name.to_owned()) }
 }
 
-/// Words between spaces, possibly in double quotes; `None` if a quote is not closed.
+/// Splits a line into words, which may be in double quotes; `None` if a quote is not closed.
 fn split(line: &[u8]) -> Option<Vec<Vec<u8>>> {
     let mut words = Vec::new();
     let mut rest = line.trim_ascii();
@@ -157,7 +157,7 @@ fn split(line: &[u8]) -> Option<Vec<Vec<u8>>> {
     Some(words)
 }
 
-/// What stands up to the closing quote, and what follows it.
+/// Returns the text before the closing quote, and the bytes behind it.
 fn unquote(mut rest: &[u8]) -> Option<(Vec<u8>, &[u8])> {
     let mut word = Vec::new();
     loop {
@@ -189,7 +189,7 @@ fn unquote(mut rest: &[u8]) -> Option<(Vec<u8>, &[u8])> {
     }
 }
 
-/// A name as a word, in quotes if it needs them.
+/// Returns a name as a word, in quotes if it needs them.
 fn quote(name: &str) -> String {
     let special = |byte: u8| !byte.is_ascii_graphic() || matches!(byte, b'"' | b'\\' | b'\'');
     if !name.bytes().any(special) {

@@ -8,31 +8,30 @@ use crate::input::{Input, Summing};
 use crate::reader::{self, Event};
 use crate::value::ValuePart;
 
-/// Longest line: a length, or an annotation. Redis reads lines of 128 bytes.
+/// Longest line: a length, or an annotation. Redis' limit is 128 bytes.
 const LINE_LEN_MAX: usize = 1024;
 
-/// What comes next in an append-only file.
+/// Next item in an append-only file.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Item {
-    /// Of the RDB file at the beginning.
+    /// An event of the RDB preamble.
     Rdb(Event),
     /// A command with its arguments, at least one.
     Command(Vec<Vec<u8>>),
-    /// When the commands that follow were given, in seconds since 1970.
+    /// Time at which the following commands were executed, in seconds since 1970.
     Timestamp(u64),
 }
 
-/// Reads an append-only file, with or without an RDB file at its beginning.
+/// Reads an append-only file, with or without an RDB preamble.
 ///
-/// A file that ends in the middle of a command, or of a transaction, leads to [`Error::Truncated`],
-/// which is what a crash leaves behind and no damage. Then [`complete_up_to`](Self::complete_up_to)
-/// says how much of the file is whole. Callers that apply commands should keep those between `MULTI` and
-/// `EXEC` until the `EXEC` has come.
+/// A file that ends inside a command or a transaction gives [`Error::Truncated`]. That is no damage: a crash causes
+/// it. [`complete_up_to`](Self::complete_up_to) then returns the length of the complete part. A caller that applies
+/// commands should buffer those after `MULTI` until the `EXEC` has come.
 #[derive(Debug)]
 pub struct Reader<R> {
     stage: Stage<R>,
-    /// The file is whole up to here.
+    /// Offset up to which the file is complete.
     complete_up_to: u64,
     transaction: Transaction,
 }
@@ -41,7 +40,7 @@ pub struct Reader<R> {
 enum Stage<R> {
     Rdb(Box<reader::Reader<R>>),
     Commands(Input<R>),
-    /// Only while one becomes the other.
+    /// Placeholder while `Rdb` becomes `Commands`.
     Between,
 }
 
@@ -52,10 +51,10 @@ enum Transaction {
 }
 
 impl<R: Read> Reader<R> {
-    /// Looks whether there is an RDB file at the beginning. The reader need not be buffered.
+    /// Detects an RDB preamble. The reader need not be buffered.
     ///
     /// # Errors
-    /// If there is one of a version not known, or nothing can be read.
+    /// Fails if the preamble has an unknown version, or if nothing can be read.
     pub fn new(reader: R) -> Result<Self> {
         let mut input = Input::new(reader, Summing::On);
         let stage = if input.peek(MAGIC.len())?.starts_with(MAGIC) {
@@ -67,7 +66,7 @@ impl<R: Read> Reader<R> {
         Ok(Reader { stage, complete_up_to: 0, transaction: Transaction::None })
     }
 
-    /// How many bytes were read so far, for a progress bar.
+    /// Returns the number of bytes read so far, for a progress bar.
     pub fn offset(&self) -> u64 {
         match &self.stage {
             Stage::Rdb(rdb) => rdb.offset(),
@@ -76,15 +75,15 @@ impl<R: Read> Reader<R> {
         }
     }
 
-    /// How many bytes of the file can be kept if what follows them is cut off.
+    /// Returns the length to which a file can be truncated without losing a complete command.
     pub fn complete_up_to(&self) -> u64 {
         self.complete_up_to
     }
 
-    /// What comes next; `None` at the end.
+    /// Returns the next item; `None` at the end.
     ///
     /// # Errors
-    /// If the file is damaged or cut short, or cannot be read. Nothing can be read after that.
+    /// Fails if the file is damaged or truncated, or cannot be read. Nothing can be read after that.
     pub fn next_item(&mut self) -> Result<Option<Item>> {
         if let Stage::Rdb(rdb) = &mut self.stage {
             match rdb.next_event()? {
@@ -132,7 +131,7 @@ impl<R: Read> Reader<R> {
         }
     }
 
-    /// Reads the value of the key that came last, as [`crate::Reader::visit_value`].
+    /// Reads the value of the latest key, as [`crate::Reader::visit_value`] does.
     ///
     /// # Errors
     /// Those of that method.
@@ -147,7 +146,7 @@ impl<R: Read> Reader<R> {
     }
 }
 
-/// A line with `#`; the timestamp if that is what it is.
+/// Reads a line with `#`. Returns the timestamp, if it is one.
 fn annotation<R: Read>(input: &mut Input<R>) -> Result<Option<u64>> {
     let line = line(input, "the end of an annotation")?;
     let text = line.strip_prefix(b"#TS:").and_then(|text| std::str::from_utf8(text).ok());
@@ -185,7 +184,7 @@ fn prefixed_length<R: Read>(
     number.ok_or(Error::Corrupt { offset, expected })
 }
 
-/// The bytes up to the end of the line, which is consumed and not returned.
+/// Reads the bytes up to the line end, which is consumed and not returned.
 fn line<R: Read>(input: &mut Input<R>, expected: &'static str) -> Result<Vec<u8>> {
     let mut line = Vec::new();
     while line.len() < LINE_LEN_MAX {
@@ -214,7 +213,7 @@ mod tests {
         bytes
     }
 
-    /// All items up to the end or the error, how much is whole, and the error.
+    /// Reads all items up to the end or the error. Returns them, the complete length, and the error.
     fn read(bytes: &[u8]) -> (Vec<Item>, u64, Option<Error>) {
         let mut reader = Reader::new(bytes).unwrap();
         let mut items = Vec::new();

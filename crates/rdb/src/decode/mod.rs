@@ -1,6 +1,6 @@
-//! From bytes to values, for files and DUMP payloads alike.
+//! Decodes values, for files and DUMP payloads alike.
 //!
-//! In each function, `visit` gets the parts of the value. If it fails, reading ends with its error.
+//! Each function passes the parts of the value to `visit`. An error of `visit` ends the reading.
 
 mod module;
 mod pack;
@@ -17,7 +17,7 @@ use crate::input::Input;
 use crate::packed::Packing;
 use crate::value::ValuePart;
 
-/// Reads a value of an encoding.
+/// Reads a value with this encoding.
 pub(crate) fn value<R: Read, E: From<Error>>(
     input: &mut Input<R>,
     encoding: Encoding,
@@ -54,7 +54,7 @@ pub(crate) fn value<R: Read, E: From<Error>>(
     }
 }
 
-/// A time, which the format has as a signed number. No time is before 1970.
+/// Reads a time, which is a signed number in the format. Times before 1970 become 0.
 pub(crate) fn time_ms<R: Read>(input: &mut Input<R>, expected: &'static str) -> Result<u64> {
     let ms = i64::from_le_bytes(input.array(expected)?);
     Ok(u64::try_from(ms).unwrap_or(0))

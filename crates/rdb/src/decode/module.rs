@@ -1,7 +1,7 @@
-//! Skipping values of modules, which only the module can decode.
+//! Skips values of modules, which only the module can decode.
 //!
-//! A module's data begin with a 64-bit number: 54 bits for the name of the type, nine characters of 6 bits, and 10
-//! for a version. Then come numbers and strings, each behind a type code, up to the code 0.
+//! A module's data begin with a 64-bit number: 54 bits for the name of the type (nine characters of 6 bits), and 10
+//! bits for a version. Then come numbers and strings, each behind a type code, up to the code 0.
 
 use std::io::Read;
 
@@ -15,7 +15,7 @@ const FLOAT: u64 = 3;
 const DOUBLE: u64 = 4;
 const STRING: u64 = 5;
 
-/// What a name is made of.
+/// Characters of a name.
 const LETTERS: &[u8; 64] = b"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789-_";
 const VERSION_BITS: u32 = 10;
 
@@ -24,14 +24,14 @@ fn type_name(id: u64) -> String {
     (0..9).rev().map(|at| char::from(letter(at))).collect()
 }
 
-/// Passes over a value and returns the error that says so.
+/// Skips a value and returns the error that reports it.
 pub(super) fn skip<R: Read>(input: &mut Input<R>) -> Result<Error> {
     let name = type_name(input.length("the type of a module")?);
     skip_data(input)?;
     Ok(Error::Module { offset: input.offset(), name })
 }
 
-/// Passes over data that belong to no key, and returns the name of their type.
+/// Skips data that belong to no key, and returns the name of their type.
 pub(crate) fn skip_module_aux<R: Read>(input: &mut Input<R>) -> Result<String> {
     let name = type_name(input.length("the type of a module")?);
     if input.length("a number of a module")? != UNSIGNED {

@@ -9,11 +9,11 @@ use crate::input::Input;
 use crate::packed::{Item, Items, Malformed, Packing};
 use crate::value::ValuePart;
 
-/// Nodes of a list of Redis 7: one large element, or a listpack.
+/// Node types of a list of Redis 7: one large element, or a listpack.
 const NODE_PLAIN: u64 = 1;
 const NODE_PACKED: u64 = 2;
 
-/// A packed collection, with what is needed to blame it.
+/// A packed collection, with its packing and end offset for error messages.
 struct Pack {
     bytes: Vec<u8>,
     packing: Packing,
@@ -37,7 +37,7 @@ impl Pack {
         Error::Corrupt { offset: self.end, expected: self.packing.expected() }
     }
 
-    /// Hands over the elements in groups of `N`.
+    /// Visits the elements in groups of `N`.
     fn each<const N: usize, E: From<Error>>(
         &self,
         visit: &mut impl FnMut([Item<'_>; N]) -> Result<(), E>,
@@ -70,7 +70,7 @@ pub(super) fn list<R: Read, E: From<Error>>(
     pack.each_string(&mut |element| visit(ValuePart::Element(element)))
 }
 
-/// A list as ziplists.
+/// Reads a list of ziplists.
 pub(super) fn quicklist<R: Read, E: From<Error>>(
     input: &mut Input<R>,
     visit: &mut impl FnMut(ValuePart<'_>) -> Result<(), E>,
@@ -83,7 +83,7 @@ pub(super) fn quicklist<R: Read, E: From<Error>>(
     Ok(())
 }
 
-/// A list as listpacks and single large elements.
+/// Reads a list of listpacks and single large elements.
 pub(super) fn quicklist2<R: Read, E: From<Error>>(
     input: &mut Input<R>,
     visit: &mut impl FnMut(ValuePart<'_>) -> Result<(), E>,
@@ -146,7 +146,7 @@ pub(super) fn hash<R: Read, E: From<Error>>(
     })
 }
 
-/// Names, values and deadlines. The earliest deadline comes first, and is ignored.
+/// Reads names, values and deadlines. The earliest deadline comes first, and is ignored.
 pub(super) fn hash_expiring<R: Read, E: From<Error>>(
     input: &mut Input<R>,
     visit: &mut impl FnMut(ValuePart<'_>) -> Result<(), E>,

@@ -1,4 +1,4 @@
-//! Values whose elements are stored one after the other, each as a string.
+//! Values with elements stored one after the other, each as a string.
 
 use std::io::Read;
 
@@ -7,12 +7,12 @@ use crate::error::{Error, Result};
 use crate::input::Input;
 use crate::value::ValuePart;
 
-/// Lengths of a textual score with a special meaning.
+/// Lengths of a textual score that have a special meaning.
 const SCORE_NAN: u8 = 253;
 const SCORE_INFINITY: u8 = 254;
 const SCORE_NEGATIVE_INFINITY: u8 = 255;
 
-/// Highest deadline of a field, in Redis as well.
+/// Highest deadline of a field, as in Redis.
 pub(super) const FIELD_EXPIRY_MAX: u64 = (1 << 48) - 1;
 
 pub(super) fn string<R: Read, E: From<Error>>(
@@ -92,7 +92,7 @@ fn score_text<R: Read>(input: &mut Input<R>) -> Result<f64> {
     parse_score(&text).ok_or_else(|| input.corrupt("a score as text"))
 }
 
-/// A score as its decimal text.
+/// Parses a score from decimal text.
 pub(super) fn parse_score(text: &[u8]) -> Option<f64> {
     std::str::from_utf8(text).ok()?.trim_start().parse().ok()
 }
@@ -104,7 +104,7 @@ pub(super) fn hash<R: Read, E: From<Error>>(
     each_field(input, visit, |_| Ok(None))
 }
 
-/// Deadlines are relative to the earliest of them, which comes first.
+/// Reads a hash whose deadlines are relative to the earliest of them, which comes first.
 pub(super) fn hash_expiring<R: Read, E: From<Error>>(
     input: &mut Input<R>,
     visit: &mut impl FnMut(ValuePart<'_>) -> Result<(), E>,
@@ -113,7 +113,7 @@ pub(super) fn hash_expiring<R: Read, E: From<Error>>(
     each_field(input, visit, |input| match input.length("the expiry of a field")? {
         0 => Ok(None),
         relative => match earliest.saturating_add(relative - 1) {
-            // Only here does zero mean a deadline.
+            // A deadline of zero is possible only here.
             0 => Err(input.corrupt("an expiry of a field after 1970")),
             expiry => field_expiry(input, expiry).map(Some),
         },

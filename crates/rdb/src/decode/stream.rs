@@ -1,10 +1,10 @@
 //! Streams: entries in listpacks, then metadata, then groups.
 //!
-//! A listpack begins with a master entry; its ID is stored outside, and entries with the same field names refer to
-//! its fields. Entry IDs are stored as differences from the master's.
+//! A listpack begins with a master entry. Its ID is stored outside the listpack. Entries with the same field names
+//! refer to its fields. Entry IDs are stored as differences from the master's ID.
 //!
-//! Redundant data must agree: counts of entries and elements, the last ID, names of groups and consumers, pending
-//! entries.
+//! Redundant data must agree: counts of entries and elements, the last ID, names of groups and consumers, and
+//! pending entries.
 
 use std::collections::{HashMap, HashSet};
 use std::io::Read;
@@ -63,13 +63,13 @@ pub(super) fn stream<R: Read, E: From<Error>>(
     Ok(())
 }
 
-/// An identity as it is in keys and lists of pending entries.
+/// Decodes an ID as stored in keys and in lists of pending entries.
 fn id_from_bytes(bytes: [u8; 16]) -> StreamId {
     let number = u128::from_be_bytes(bytes);
     StreamId { ms: (number >> 64) as u64, seq: number as u64 }
 }
 
-/// Hands over the entries of a listpack that are not deleted.
+/// Visits the entries of a listpack that are not deleted.
 fn entries<E: From<Error>>(
     pack: &[u8],
     master: StreamId,
@@ -94,15 +94,15 @@ fn entries<E: From<Error>>(
     if valid == 0 && deleted == 0 { Ok(()) } else { Err(blame(Malformed).into()) }
 }
 
-/// What a listpack says of its entries.
+/// Master entry of a listpack.
 struct Master {
     valid: u64,
     deleted: u64,
-    /// Names of fields, which entries may share.
+    /// Field names, which entries may share.
     names: Vec<Arc<[u8]>>,
 }
 
-/// Numbers of valid and of deleted entries, number of fields, their names, 0.
+/// Reads the master entry: numbers of valid and of deleted entries, number of fields, their names, 0.
 fn master_entry(items: &mut Items<'_>) -> Result<Master, Malformed> {
     let (valid, deleted) = (number(items)?, number(items)?);
     let mut names = Vec::new();
@@ -112,7 +112,7 @@ fn master_entry(items: &mut Items<'_>) -> Result<Master, Malformed> {
     if integer(items)? == 0 { Ok(Master { valid, deleted, names }) } else { Err(Malformed) }
 }
 
-/// Differences of the identity, fields, and the number of elements that the entry takes.
+/// Reads an entry: the ID's differences, the fields, and the number of elements of the entry.
 fn read_entry(
     items: &mut Items<'_>,
     flags: i64,
@@ -124,7 +124,7 @@ fn read_entry(
     entry.id.ms = master.ms.wrapping_add(integer(items)? as u64);
     entry.id.seq = master.seq.wrapping_add(integer(items)? as u64);
     entry.fields.clear();
-    // Flags, the two differences and the fields; then how many elements that were.
+    // Flags, the two differences and the fields; then the number of these elements.
     let elements = if flags & SAME_FIELDS != 0 {
         for name in names {
             entry.fields.push((Arc::clone(name), string(items)?));
@@ -143,7 +143,7 @@ fn integer(items: &mut Items<'_>) -> Result<i64, Malformed> {
     items.expect()?.integer().ok_or(Malformed)
 }
 
-/// An integer that counts something.
+/// Reads an integer that is a count.
 fn number(items: &mut Items<'_>) -> Result<u64, Malformed> {
     u64::try_from(integer(items)?).map_err(|_| Malformed)
 }
@@ -156,14 +156,14 @@ fn id<R: Read>(input: &mut Input<R>, expected: &'static str) -> Result<StreamId>
     Ok(StreamId { ms: input.length(expected)?, seq: input.length(expected)? })
 }
 
-/// The metadata of a stream, and the expected number of entries.
+/// Reads the metadata of a stream, and the expected number of entries.
 fn state<R: Read>(input: &mut Input<R>, encoding: Encoding) -> Result<(StreamState, u64)> {
     let len = input.length("the length of a stream")?;
     let last_id = id(input, "the last identity of a stream")?;
     if encoding == Encoding::Stream {
         return Ok((StreamState { last_id, entries_added: len, ..StreamState::default() }, len));
     }
-    // The first identity is that of the first entry, so it is of no interest.
+    // The first ID is the ID of the first entry, so it is not needed.
     id(input, "the first identity of a stream")?;
     let max_deleted_id = id(input, "the highest deleted identity of a stream")?;
     let entries_added = input.length("how many entries were added to a stream")?;
@@ -175,7 +175,7 @@ fn group<R: Read>(input: &mut Input<R>, encoding: Encoding) -> Result<Group> {
     let last_delivered = id(input, "the last identity that a group got")?;
     let entries_read = match encoding {
         Encoding::Stream => None,
-        // All bits set say that it is not known.
+        // All bits set mean that the number is unknown.
         _ => Some(input.length("how much a group has read")?).filter(|&read| read != u64::MAX),
     };
     let mut pending = pending(input)?;
@@ -194,7 +194,7 @@ fn group<R: Read>(input: &mut Input<R>, encoding: Encoding) -> Result<Group> {
     Ok(Group { name, last_delivered, entries_read, lacks_entries_read, consumers })
 }
 
-/// The pending entries of a group, which its consumers then claim.
+/// Reads the pending entries of a group. Its consumers then refer to them.
 fn pending<R: Read>(input: &mut Input<R>) -> Result<HashMap<StreamId, Pending>> {
     let mut pending = HashMap::new();
     for _ in 0..input.length("the number of pending entries")? {
@@ -220,7 +220,7 @@ fn consumer<R: Read>(
             let ms = i64::from_le_bytes(input.array("when a consumer was active")?);
             u64::try_from(ms).ok()
         }
-        // The best estimate there is, and that of Redis.
+        // The best estimate, and Redis' own.
         _ => Some(seen_ms),
     };
     let mut pending = Vec::new();

@@ -1,4 +1,4 @@
-//! Collections written element by element, with only their length known in advance.
+//! Writes collections element by element, with only their length known in advance.
 
 use std::io::Write;
 
@@ -7,30 +7,29 @@ use crate::error::{Error, Result};
 use crate::format::{Encoding, Kind, VERSION_REDIS_7_4};
 use crate::output::{Output, Settings};
 
-/// Writes a collection element by element: a list, from head to tail, by [`element`](Self::element); a
-/// set by the same; a sorted set by [`scored`](Self::scored), a hash by [`field`](Self::field). It has to
-/// be ended by [`finish`](Self::finish), and nothing but the right number of elements makes a file that
-/// can be read.
+/// Writes a collection element by element: [`element`](Self::element) for a list, from head to tail, and for a set;
+/// [`scored`](Self::scored) for a sorted set; [`field`](Self::field) for a hash. The caller must end it with
+/// [`finish`](Self::finish). The file is readable only if the number of elements is right.
 #[derive(Debug)]
 #[must_use = "a collection has to be finished"]
 pub struct CollectionWriter<'a, W> {
     output: &'a mut Output<W>,
     announced: u64,
     given: u64,
-    /// Of a hash with fields that expire, the lowest deadline.
+    /// Lowest deadline of a hash with expiring fields.
     earliest_ms: Option<u64>,
 }
 
 impl<'a, W: Write> ValueWriter<'a, W> {
-    /// Begins a list, set, sorted set or hash of `len` elements. If some fields of a hash expire, `earliest_ms` is not
-    /// after the first of these deadlines, and the version must be 12, which Redis 7.4 reads, unless what it does not
-    /// know is left out.
+    /// Begins a list, set, sorted set or hash of `len` elements. For a hash with expiring fields, `earliest_ms`
+    /// must not be later than the first deadline. This requires version 12, which Redis 7.4 reads, unless the
+    /// options drop what the version does not support.
     ///
     /// # Errors
-    /// If writing fails, or the version has no such hashes.
+    /// Fails if writing fails, or if the version has no such hashes.
     ///
     /// # Panics
-    /// If values of this kind are not written element by element.
+    /// Panics if values of this kind are not written element by element.
     pub fn begin_collection(
         mut self,
         kind: Kind,
@@ -72,35 +71,35 @@ impl<W: Write> CollectionWriter<'_, W> {
         Err(Error::Count { announced: self.announced })
     }
 
-    /// The next element of a list, or a member of a set.
+    /// Writes the next element of a list, or a member of a set.
     ///
     /// # Errors
-    /// If writing fails, or there are more than were announced.
+    /// Fails if writing fails, or if there are more elements than declared.
     pub fn element(&mut self, element: &[u8]) -> Result<()> {
         self.count()?;
         self.output.string(element)
     }
 
-    /// A member of a sorted set.
+    /// Writes a member of a sorted set.
     ///
     /// # Errors
-    /// If writing fails, or there are more than were announced.
+    /// Fails if writing fails, or if there are more elements than declared.
     pub fn scored(&mut self, member: &[u8], score: f64) -> Result<()> {
         self.count()?;
         self.output.string(member)?;
         self.output.put(&score.to_le_bytes())
     }
 
-    /// A field of a hash, with its deadline in milliseconds since 1970, which is left out unless it was announced that
-    /// there are some.
+    /// Writes a field of a hash, with its deadline in milliseconds since 1970. The deadline is dropped unless the
+    /// collection began with `earliest_ms`.
     ///
     /// # Errors
-    /// If writing fails, or there are more than were announced.
+    /// Fails if writing fails, or if there are more elements than declared.
     pub fn field(&mut self, name: &[u8], value: &[u8], expiry_ms: Option<u64>) -> Result<()> {
         self.count()?;
         if let Some(earliest) = self.earliest_ms {
-            // Zero says that there is none, so the earliest is 1. One below the earliest would be a
-            // bug of the caller; it becomes the earliest.
+            // Zero means no deadline, so the earliest is 1. A deadline below the earliest would be a bug of the
+            // caller; it is written as the earliest.
             let relative = expiry_ms.map_or(0, |ms| ms.saturating_sub(earliest).saturating_add(1));
             self.output.length(relative)?;
         }
@@ -111,7 +110,7 @@ impl<W: Write> CollectionWriter<'_, W> {
     /// Ends the collection.
     ///
     /// # Errors
-    /// If there were less elements than announced.
+    /// Fails if there were fewer elements than declared.
     pub fn finish(self) -> Result<()> {
         if self.given == self.announced { Ok(()) } else { self.miscounted() }
     }

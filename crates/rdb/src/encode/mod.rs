@@ -1,6 +1,6 @@
-//! From values to bytes, for files and DUMP payloads alike.
+//! Encodes values, for files and DUMP payloads alike.
 //!
-//! Collections are written element by element in the plain forms, which every version of Redis reads.
+//! Collections are written element by element in the plain encodings, which every version of Redis reads.
 
 mod collection;
 mod stream;
@@ -14,15 +14,15 @@ use crate::format::{Encoding, VERSION_REDIS_7_0, VERSION_REDIS_7_2, opcode};
 use crate::output::Output;
 use crate::value::{Attributes, Stream};
 
-/// Writes one value, and before it what belongs there. A collection is written element by element.
+/// Writes one value, preceded by its key and attributes in a file. A collection is written element by element.
 ///
-/// Nothing is checked that takes memory: members of sets and fields of hashes must be different from
-/// each other, and scores must be numbers, or Redis refuses the file.
+/// Checks that would take memory are left to the caller: members of sets and fields of hashes must be distinct, and
+/// scores must not be NaN. Otherwise Redis refuses the file.
 #[derive(Debug)]
 #[must_use = "the key is written together with its value"]
 pub struct ValueWriter<'a, W> {
     pub(crate) output: &'a mut Output<W>,
-    /// A value in a file has a key, one in a DUMP payload has none.
+    /// Key and attributes. A value in a file has them, a value in a DUMP payload has none.
     key: Option<(&'a [u8], &'a Attributes)>,
 }
 
@@ -31,14 +31,14 @@ impl<'a, W: Write> ValueWriter<'a, W> {
         ValueWriter { output, key }
     }
 
-    /// Writes what is before a value.
+    /// Writes the bytes that precede a value.
     pub(crate) fn begin(&mut self, encoding: Encoding) -> Result<()> {
         let output = &mut *self.output;
         let Some((key, attributes)) = self.key else {
             return output.put(&[encoding.code()]);
         };
         if let Some(ms) = attributes.expiry_ms {
-            // The format has it with a sign.
+            // The format stores it as a signed number.
             let ms = ms.min(i64::MAX as u64);
             output.put(&[opcode::EXPIRY_MS])?;
             output.put(&ms.to_le_bytes())?;
@@ -54,20 +54,20 @@ impl<'a, W: Write> ValueWriter<'a, W> {
         output.string(key)
     }
 
-    /// A string.
+    /// Writes a string.
     ///
     /// # Errors
-    /// If writing fails.
+    /// Fails if writing fails.
     pub fn string(mut self, string: &[u8]) -> Result<()> {
         self.begin(Encoding::String)?;
         self.output.string(string)
     }
 
-    /// A stream. Versions below 10 do not keep all of its state, and those below 11 not when a
+    /// Writes a stream. Versions below 10 lose some of its state; versions below 11 lose the time at which a
     /// consumer was active.
     ///
     /// # Errors
-    /// If writing fails, or the entries that are kept together exceed 4 GiB.
+    /// Fails if writing fails, or if the entries of one listpack exceed 4 GiB.
     pub fn stream(mut self, stream: &Stream) -> Result<()> {
         let encoding = match self.output.settings.version {
             VERSION_REDIS_7_2.. => Encoding::Stream3,

@@ -9,7 +9,7 @@ use crate::output::Output;
 use crate::packed::listpack::Builder;
 use crate::value::{Consumer, Group, Pending, Stream, StreamEntry, StreamId};
 
-/// What Redis keeps together by default: `stream-node-max-entries`, `stream-node-max-bytes`.
+/// Limits of a listpack, by Redis' defaults: `stream-node-max-entries`, `stream-node-max-bytes`.
 const NODE_ENTRIES_MAX: usize = 100;
 const NODE_LEN_MAX: usize = 4096;
 
@@ -36,7 +36,7 @@ pub(super) fn write<W: Write>(
     stream.groups.iter().try_for_each(|group| put_group(output, encoding, group))
 }
 
-/// Cuts entries into nodes. The sizes are estimates, and at least one entry is in each.
+/// Splits entries into nodes. The sizes are estimates, and each node has at least one entry.
 struct Nodes<'a>(&'a [StreamEntry]);
 
 impl<'a> Iterator for Nodes<'a> {
@@ -57,7 +57,7 @@ impl<'a> Iterator for Nodes<'a> {
     }
 }
 
-/// The listpack of some entries; the first provides the field names.
+/// Returns the listpack of some entries. The first entry provides the field names.
 fn pack(entries: &[StreamEntry]) -> Result<Vec<u8>> {
     let mut builder = Builder::new();
     let master = &entries[0];
@@ -94,7 +94,7 @@ fn pack_entry(builder: &mut Builder, master: &StreamEntry, entry: &StreamEntry) 
         }
         builder.push(value);
     }
-    // How many elements to go back to the flags.
+    // Number of elements to go back to the flags.
     builder.push_integer(if same { fields + 3 } else { 2 * fields + 4 });
 }
 
@@ -134,7 +134,7 @@ fn put_consumer<W: Write>(
     output.string(&consumer.name)?;
     output.put(&consumer.seen_ms.to_le_bytes())?;
     if encoding == Encoding::Stream3 {
-        // All bits set, minus one as a signed number, say "never".
+        // `u64::MAX`, which is -1 as a signed number, means "never".
         output.put(&consumer.active_ms.unwrap_or(u64::MAX).to_le_bytes())?;
     }
     output.length(consumer.pending.len() as u64)?;

@@ -1,7 +1,7 @@
 //! Listpack: the successor of the ziplist in Redis 5 and 7.
 //!
-//! Length in bytes (4), number of elements (2, 65535 for "more than that"), elements, 255. An element is its encoding,
-//! its bytes, and the length of both, 7 bits a byte, for walking backwards.
+//! Length in bytes (4), number of elements (2, 65535 for "more than that"), elements, 255. An element is its
+//! encoding, its bytes, and the length of both with 7 bits a byte, for backward iteration.
 
 use super::{Cursor, Item, Malformed, i24};
 
@@ -12,7 +12,7 @@ const INT_24: u8 = 0xf2;
 const INT_32: u8 = 0xf3;
 const INT_64: u8 = 0xf4;
 
-/// The header's element count if there are too many to count.
+/// Element count in the header that stands for "too many to count".
 const COUNT_UNKNOWN: u16 = u16::MAX;
 /// Length and number of elements.
 const HEADER_LEN: usize = 6;
@@ -22,7 +22,7 @@ const INT_TEXT_MAX: usize = 20;
 #[derive(Clone, Debug)]
 pub(crate) struct Items<'a> {
     rest: Cursor<'a>,
-    /// What the header announced, less what was found; `None` if it does not say.
+    /// Declared number of elements less the ones found; `None` if the header does not state it.
     missing: Option<u16>,
 }
 
@@ -63,7 +63,7 @@ impl<'a> Items<'a> {
         let integer = match first {
             0x00..=0x7f => first.into(),
             0x80..=0xbf => return Ok(Item::Bytes(rest.take((first & 0x3f).into())?)),
-            // 13 bits with sign; the first byte has the upper 5.
+            // Signed 13-bit integer; the first byte has the upper 5 bits.
             0xc0..=0xdf => {
                 i64::from(i16::from_be_bytes([first << 3, 0]) >> 3 | i16::from(rest.byte()?))
             }
@@ -85,7 +85,7 @@ impl<'a> Items<'a> {
     }
 }
 
-/// How many bytes the length behind an element takes.
+/// Returns the width of the back length, which follows an element.
 fn back_len_width(len: usize) -> usize {
     match len {
         0..=0x7f => 1,
@@ -96,8 +96,8 @@ fn back_len_width(len: usize) -> usize {
     }
 }
 
-/// The length behind an element: highest bits first, and all bytes but the first have the upper bit
-/// set, since it is read from behind.
+/// Encodes the back length: highest bits first. All bytes but the first have the upper bit set, since it is read
+/// backwards.
 fn back_len(len: usize, width: usize) -> impl Iterator<Item = u8> {
     (0..width).rev().map(move |at| {
         let mark = if at + 1 == width { 0 } else { 0x80 };
@@ -105,7 +105,7 @@ fn back_len(len: usize, width: usize) -> impl Iterator<Item = u8> {
     })
 }
 
-/// Makes a listpack.
+/// Builds a listpack.
 #[derive(Debug)]
 pub(crate) struct Builder {
     bytes: Vec<u8>,
@@ -117,7 +117,7 @@ impl Builder {
         Builder { bytes: vec![0; HEADER_LEN], count: 0 }
     }
 
-    /// How many bytes there are so far.
+    /// Returns the present length in bytes.
     pub(crate) fn len(&self) -> usize {
         self.bytes.len()
     }
@@ -133,7 +133,7 @@ impl Builder {
     pub(crate) fn push_integer(&mut self, integer: i64) {
         let start = self.bytes.len();
         let little = integer.to_le_bytes();
-        // Whether all bits from this one up are the sign.
+        // True if all bits from this one up equal the sign.
         let fits = |bits: u32| integer >> (bits - 1) == integer >> 63;
         if (0..=0x7f).contains(&integer) {
             self.bytes.push(little[0]);
@@ -167,14 +167,14 @@ impl Builder {
         self.bytes.extend_from_slice(bytes);
     }
 
-    /// Appends the length of the element that begins at `start`.
+    /// Appends the back length of the element that begins at `start`.
     fn end_element(&mut self, start: usize) {
         let len = self.bytes.len() - start;
         self.bytes.extend(back_len(len, back_len_width(len)));
         self.count += 1;
     }
 
-    /// The listpack, with its header filled in.
+    /// Returns the listpack with its header.
     pub(crate) fn finish(mut self) -> Vec<u8> {
         self.bytes.push(END);
         let len = self.bytes.len() as u32;
@@ -185,7 +185,7 @@ impl Builder {
     }
 }
 
-/// The number whose decimal text, as it would be printed, this is.
+/// Parses an integer in canonical decimal form.
 pub(crate) fn parse_i64(text: &[u8]) -> Option<i64> {
     let (&first, _) = text.split_first()?;
     if text.len() > INT_TEXT_MAX || !(first == b'-' || first.is_ascii_digit()) {

@@ -1,6 +1,6 @@
 //! Collections packed into one string: intset, listpack, ziplist, zipmap.
 //!
-//! All are sequences of integers and byte strings. Reading one never looks outside its bytes, and detects a header
+//! All are sequences of integers and byte strings. Decoding never reads outside the bytes, and detects a header
 //! that disagrees with them.
 
 pub(crate) mod intset;
@@ -16,7 +16,7 @@ pub(crate) enum Item<'a> {
 }
 
 impl<'a> Item<'a> {
-    /// The element as a string; an integer is printed into the buffer.
+    /// Returns the element as a string; an integer is printed into the buffer.
     pub(crate) fn bytes<'b>(self, buffer: &'b mut itoa::Buffer) -> &'b [u8]
     where
         'a: 'b,
@@ -35,11 +35,11 @@ impl<'a> Item<'a> {
     }
 }
 
-/// The bytes are not what they should be.
+/// Error for bytes that do not match their packing.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Malformed;
 
-/// Which way a collection is packed.
+/// Packing of a collection.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Packing {
     Intset,
@@ -49,7 +49,7 @@ pub(crate) enum Packing {
 }
 
 impl Packing {
-    /// What an error says was expected.
+    /// Returns the expectation for an error message.
     pub(crate) fn expected(self) -> &'static str {
         match self {
             Packing::Intset => "a well-formed intset before it",
@@ -60,7 +60,7 @@ impl Packing {
     }
 }
 
-/// The elements of a packed collection. After an error, the rest is undefined.
+/// Iterator over the elements of a packed collection. After an error, the rest is undefined.
 #[derive(Clone, Debug)]
 pub(crate) enum Items<'a> {
     Intset(intset::Items<'a>),
@@ -79,7 +79,7 @@ impl<'a> Items<'a> {
         })
     }
 
-    /// The next element, which must be there.
+    /// Returns the next element, which must exist.
     pub(crate) fn expect(&mut self) -> Result<Item<'a>, Malformed> {
         self.next().unwrap_or(Err(Malformed))
     }
@@ -98,7 +98,7 @@ impl<'a> Iterator for Items<'a> {
     }
 }
 
-/// Takes bytes off the front of a slice, and fails instead of looking beyond it.
+/// Takes bytes off the front of a slice, and fails instead of reading beyond it.
 #[derive(Clone, Copy, Debug)]
 struct Cursor<'a>(&'a [u8]);
 
@@ -120,7 +120,7 @@ impl<'a> Cursor<'a> {
     }
 }
 
-/// A little-endian number of 24 bits with sign.
+/// Decodes a little-endian signed 24-bit integer.
 fn i24(bytes: [u8; 3]) -> i32 {
     let [low, middle, high] = bytes;
     i32::from_le_bytes([0, low, middle, high]) >> 8

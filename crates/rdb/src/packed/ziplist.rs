@@ -1,8 +1,8 @@
 //! Ziplist: the packed form of lists, hashes and sorted sets before Redis 7.
 //!
-//! Length in bytes (4), offset of the last element (4), number of elements (2, 65535 for "more than
-//! that"), elements, 255. An element is the length of the one before it (1 byte, or 254 and 4 bytes),
-//! its encoding and its bytes. Lengths of strings are big-endian, all else little-endian.
+//! Length in bytes (4), offset of the last element (4), number of elements (2, 65535 for "more than that"),
+//! elements, 255. An element is the length of the previous one (1 byte, or 254 and 4 bytes), its encoding and its
+//! bytes. Lengths of strings are big-endian, all else little-endian.
 
 use super::{Cursor, Item, Malformed, i24};
 
@@ -20,12 +20,12 @@ const COUNT_UNKNOWN: u16 = u16::MAX;
 #[derive(Clone, Debug)]
 pub(crate) struct Items<'a> {
     rest: Cursor<'a>,
-    /// How long the ziplist is, and where its header says that the last element begins.
+    /// Length of the ziplist, and offset of the last element according to the header.
     len: usize,
     last: usize,
-    /// Where the element before begins and how long it is; none before the first.
+    /// Offset and length of the previous element; none before the first.
     previous: Option<(usize, usize)>,
-    /// What the header announced, less what was found; `None` if it does not say.
+    /// Declared number of elements less the ones found; `None` if the header does not state it.
     missing: Option<u16>,
 }
 
@@ -78,7 +78,7 @@ impl<'a> Items<'a> {
                 let len = u16::from_be_bytes([first & 0x3f, rest.byte()?]);
                 return Ok(Item::Bytes(rest.take(len.into())?));
             }
-            // The lower bits are of no meaning.
+            // The lower bits have no meaning.
             STRING_32..=0xbf => {
                 let len = u32::from_be_bytes(rest.array()?);
                 return Ok(Item::Bytes(rest.take(len as usize)?));
@@ -100,7 +100,7 @@ impl<'a> Items<'a> {
 mod tests {
     use super::*;
 
-    /// A ziplist of elements given as encoding and bytes.
+    /// Builds a ziplist of elements given as encoding and bytes.
     fn ziplist(elements: &[Vec<u8>]) -> Vec<u8> {
         let mut body = Vec::new();
         let (mut previous, mut last) = (0, 10);
@@ -163,7 +163,7 @@ mod tests {
         };
         let whole = ziplist(&[vec![2, b'a', b'b'], vec![1, b'c']]);
         assert_eq!(read(&whole), Ok(2));
-        // Length, place of the last element, number of elements, length of the element before.
+        // Length, offset of the last element, number of elements, length of the previous element.
         for at in [0, 4, 8, 10, 14] {
             let mut bytes = whole.clone();
             bytes[at] ^= 1;

@@ -1,20 +1,20 @@
 //! Zipmap: the packed form of hashes before Redis 2.6.
 //!
-//! Number of fields (1, 254 for "count them"), names and values, 255. Each is its length (1 byte, or 254 and 4
-//! bytes) and its bytes. Between a value's length and its bytes is the number of unused bytes after it.
+//! Number of fields (1, 254 for "count them"), names and values, 255. Each of them is its length (1 byte, or 254
+//! and 4 bytes) and its bytes. Between a value's length and its bytes is the number of unused bytes after it.
 
 use super::{Cursor, Item, Malformed};
 
 const END: u8 = 0xff;
 const LEN_32: u8 = 0xfe;
-/// The number of fields when they are too many for its byte.
+/// Number of fields in the header that stands for "too many for one byte".
 const COUNT_UNKNOWN: u8 = 0xfe;
 
 #[derive(Clone, Debug)]
 pub(crate) struct Items<'a> {
     rest: Cursor<'a>,
     next: Next,
-    /// What the header announced, less what was found; `None` if it does not say.
+    /// Declared number of fields less the ones found; `None` if the header does not state it.
     missing: Option<u8>,
 }
 

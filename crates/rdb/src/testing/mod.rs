@@ -1,6 +1,6 @@
 //! Whole values: for tests, fuzzing and examples. Not part of the crate's interface.
 //!
-//! A program passes values on part by part, so that no collection has to fit in memory.
+//! Programs handle values part by part instead, so that no collection has to fit in memory.
 
 mod packed;
 
@@ -19,11 +19,11 @@ pub enum Value {
     String(Vec<u8>),
     /// A list, from head to tail.
     List(Vec<Vec<u8>>),
-    /// A set, in no order.
+    /// A set, in any order.
     Set(Vec<Vec<u8>>),
-    /// A sorted set as members with scores, in no order that can be relied on.
+    /// A sorted set as members with scores, in any order.
     SortedSet(Vec<(Vec<u8>, f64)>),
-    /// A hash, in no order.
+    /// A hash, in any order.
     Hash(Vec<Field>),
     /// A stream.
     Stream(Stream),
@@ -36,15 +36,15 @@ pub struct Field {
     pub name: Vec<u8>,
     /// Its value.
     pub value: Vec<u8>,
-    /// When it expires, in milliseconds since 1970.
+    /// Expiry, in milliseconds since 1970.
     pub expiry_ms: Option<u64>,
 }
 
 impl Value {
-    /// Reads a value of this type, whose parts `visit` hands to what it gets.
+    /// Reads a value of this kind. `visit` must pass its parts to the given function.
     ///
     /// # Errors
-    /// Those of `visit`.
+    /// Fails if `visit` fails.
     pub fn read(
         kind: Kind,
         visit: impl FnOnce(&mut dyn FnMut(ValuePart<'_>) -> Result<()>) -> Result<()>,
@@ -68,12 +68,12 @@ impl Value {
     /// Reads the value in a payload.
     ///
     /// # Errors
-    /// Those of [`Payload::visit`].
+    /// Fails as [`Payload::visit`] does.
     pub fn of_payload(payload: &Payload<'_>) -> Result<Self> {
         Self::read(payload.kind(), |add| payload.visit(add))
     }
 
-    /// Adds a part, which is of the value's kind.
+    /// Adds a part of the value's own kind.
     fn push(&mut self, part: ValuePart<'_>) {
         match (self, part) {
             (Value::String(string), ValuePart::String(bytes)) => string.extend_from_slice(bytes),
@@ -94,7 +94,7 @@ impl Value {
         }
     }
 
-    /// Its type.
+    /// Returns its kind.
     pub fn kind(&self) -> Kind {
         match self {
             Value::String(_) => Kind::String,
@@ -106,10 +106,10 @@ impl Value {
         }
     }
 
-    /// Writes it. If it is small, it is packed as Redis does.
+    /// Writes the value. A small collection is packed as in Redis.
     ///
     /// # Errors
-    /// If writing fails, or the version has no form for the value.
+    /// Fails if writing fails, or if the version has no encoding for the value.
     pub fn write<W: Write>(&self, mut writer: ValueWriter<'_, W>) -> Result<()> {
         match packed::pack(self, writer.output.settings.version) {
             Some((encoding, packed)) => {
@@ -120,10 +120,10 @@ impl Value {
         }
     }
 
-    /// Writes it, a collection element by element.
+    /// Writes the value, a collection element by element.
     ///
     /// # Errors
-    /// If writing fails, or the version has no form for the value.
+    /// Fails if writing fails, or if the version has no encoding for the value.
     pub fn write_plain<W: Write>(&self, writer: ValueWriter<'_, W>) -> Result<()> {
         let (len, earliest_ms) = match self {
             Value::String(string) => return writer.string(string),
@@ -153,7 +153,7 @@ impl Value {
     }
 }
 
-/// Appends a command as it is in an append-only file.
+/// Appends a command in the form of an append-only file.
 pub fn encode_command<T: AsRef<[u8]>>(args: &[T], output: &mut Vec<u8>) {
     let mut number = itoa::Buffer::new();
     let mut header = |output: &mut Vec<u8>, kind: u8, len: usize| {

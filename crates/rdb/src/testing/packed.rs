@@ -1,17 +1,17 @@
-//! Small collections, packed into one string.
+//! Packs small collections into one string.
 
 use crate::format::{Encoding, VERSION_REDIS_7_0, VERSION_REDIS_7_2};
 use crate::packed::listpack::{Builder, parse_i64};
 use crate::testing::Value;
 
-/// Collections above this are not packed: the least that any version of Redis packs by default.
+/// Upper bound of elements of a packed collection: the smallest default of any version of Redis.
 const ELEMENTS_MAX: usize = 128;
-/// Nor are those with a longer string.
+/// Upper bound of the length of a string in a packed collection.
 const STRING_LEN_MAX: usize = 64;
-/// Sets of integers may be larger.
+/// Upper bound of elements of a set of integers.
 const INTEGERS_MAX: usize = 512;
 
-/// The packed form of a value and its encoding, if it is small and the version has one.
+/// Returns the packed form of a value and its encoding, if it is small and the version has one.
 pub(super) fn pack(value: &Value, version: u16) -> Option<(Encoding, Vec<u8>)> {
     match value {
         Value::Set(members) => pack_integers(members).or_else(|| {
@@ -53,7 +53,7 @@ fn pack_integers(members: &[Vec<u8>]) -> Option<(Encoding, Vec<u8>)> {
     Some((Encoding::SetIntset, intset(&integers)))
 }
 
-/// The intset of integers that are in ascending order.
+/// Returns the intset of integers in ascending order.
 fn intset(integers: &[i64]) -> Vec<u8> {
     let fits = |bits: u32| integers.iter().all(|&n| n >> (bits - 1) == n >> 63);
     let width = if fits(16) {
@@ -78,7 +78,7 @@ fn pack_strings<'a>(strings: impl IntoIterator<Item = &'a Vec<u8>>) -> Vec<u8> {
     builder.finish()
 }
 
-/// Members and scores in ascending order, on which Redis relies.
+/// Packs members and scores in ascending order; Redis relies on that order.
 fn pack_scored(members: &[(Vec<u8>, f64)]) -> Vec<u8> {
     let mut sorted: Vec<&(Vec<u8>, f64)> = members.iter().collect();
     // Not by `total_cmp` alone, for which the two zeros differ.
@@ -93,7 +93,7 @@ fn pack_scored(members: &[(Vec<u8>, f64)]) -> Vec<u8> {
     builder.finish()
 }
 
-/// The shortest text that is read as the same score.
+/// Returns the shortest text that is read as the same score.
 fn score_text(score: f64) -> String {
     let plain = score.to_string();
     let exponential = format!("{score:e}");

@@ -1,22 +1,22 @@
-//! The requests before the stream, sent one at a time: old primaries, and proxies in between, do not expect
-//! pipelined ones.
+//! The requests before the stream. They are sent one at a time: old primaries, and proxies between the two, do not
+//! expect pipelined ones.
 
-use super::{LinkError, Place};
+use super::{LinkError, Position};
 use crate::identity::ReplicationId;
 use tierce_wire::number::parse_i64;
 
-/// What a replica says of itself.
+/// Facts that a replica reports about itself.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Introduction {
-    /// The user's name, if it is not the default user.
+    /// User name, if it is not the default user.
     pub user: Option<Vec<u8>>,
-    /// The password, if there is one.
+    /// Password, if there is one.
     pub password: Option<Vec<u8>>,
-    /// The port that it listens on, or that others shall use.
+    /// Port that it listens on, or that others must use.
     pub port: u16,
-    /// The address that others shall use, if it is not the one that the connection comes from.
+    /// Address that others must use, if it differs from the address of the connection.
     pub address: Option<Vec<u8>>,
-    /// It was the primary, and the other one, its replica, is to take over.
+    /// True if this server was the primary, and the other one, its replica, must take over.
     pub hands_over: bool,
 }
 
@@ -28,20 +28,20 @@ enum Request {
     Port(u16),
     Address(Vec<u8>),
     Capabilities,
-    Sync(Option<Place>),
-    /// The same to a replica of this server, which is to take over.
-    TakeOver(Place),
+    Sync(Option<Position>),
+    /// `PSYNC` to a replica of this server, which must take over.
+    TakeOver(Position),
 }
 
-/// What came of a reply.
+/// Result of a reply.
 pub(super) enum Answer {
     GoesOn,
-    Copy(Place),
-    Continues(Place),
+    Copy(Position),
+    Continues(Position),
 }
 
 pub(super) struct Handshake {
-    /// What waits for its reply, and behind it what follows, backwards.
+    /// Pending requests in reverse order; the last one waits for its reply.
     requests: Vec<Request>,
 }
 
@@ -75,40 +75,40 @@ impl Request {
                 push_command(output, &[b"REPLCONF", b"capa", b"eof", b"capa", b"psync2"]);
             }
             Self::Sync(None) => push_command(output, &[b"PSYNC", b"?", b"-1"]),
-            Self::Sync(Some(place)) => {
+            Self::Sync(Some(position)) => {
                 push_command(
                     output,
-                    &[b"PSYNC", place.id.as_bytes(), first_missing(place).as_bytes()],
+                    &[b"PSYNC", position.id.as_bytes(), first_missing(position).as_bytes()],
                 );
             }
-            Self::TakeOver(place) => {
-                let first = first_missing(place);
+            Self::TakeOver(position) => {
+                let first = first_missing(position);
                 push_command(
                     output,
-                    &[b"PSYNC", place.id.as_bytes(), first.as_bytes(), b"FAILOVER"],
+                    &[b"PSYNC", position.id.as_bytes(), first.as_bytes(), b"FAILOVER"],
                 );
             }
         }
     }
 }
 
-/// The first byte that is missing, counted from 1.
-fn first_missing(place: &Place) -> String {
-    place.offset.saturating_add(1).to_string()
+/// Returns the first missing byte, counted from 1.
+fn first_missing(position: &Position) -> String {
+    position.offset.saturating_add(1).to_string()
 }
 
 impl Handshake {
     pub(super) fn begin(
         introduction: &Introduction,
-        place: Option<Place>,
+        position: Option<Position>,
         output: &mut Vec<u8>,
     ) -> Self {
         let Introduction { user, password, port, address, hands_over } = introduction.clone();
         let auth =
             password.map(|password| Request::Auth(user.into_iter().chain([password]).collect()));
-        let sync = match place.filter(|_| hands_over) {
-            Some(place) => Request::TakeOver(place),
-            None => Request::Sync(place),
+        let sync = match position.filter(|_| hands_over) {
+            Some(position) => Request::TakeOver(position),
+            None => Request::Sync(position),
         };
         let mut requests = vec![sync, Request::Capabilities];
         requests.extend(address.map(Request::Address));
@@ -126,12 +126,12 @@ impl Handshake {
         }
     }
 
-    /// What waits for its reply.
+    /// Returns the request that waits for its reply.
     pub(super) fn step(&self) -> &'static str {
         self.requests.last().map_or("nothing", Request::name)
     }
 
-    /// Takes a line of a reply, and asks what is next.
+    /// Handles a line of a reply, and sends the next request.
     pub(super) fn answer(
         &mut self,
         line: &[u8],
@@ -148,13 +148,13 @@ impl Handshake {
             _ if is_error && is_temporary(line) => {
                 return Err(LinkError::NotNow(shown(&line[1..])));
             }
-            // Without AUTH a primary that wants it refuses PING, too; later replies tell.
+            // A primary that requires AUTH refuses PING without it, too. Later replies show that.
             Request::Ping if is_error && !wants_password(line) => return Err(refusal()),
             Request::Auth(_) if is_error => return Err(refusal()),
             Request::Sync(_) | Request::TakeOver(_) if is_error => return Err(refusal()),
-            Request::Sync(place) => return answer_of_sync(line, *place),
-            Request::TakeOver(place) => return answer_of_sync(line, Some(*place)),
-            // Older primaries do not know some of the rest, and do without.
+            Request::Sync(position) => return answer_of_sync(line, *position),
+            Request::TakeOver(position) => return answer_of_sync(line, Some(*position)),
+            // Older primaries do not support some of the other requests, and work without them.
             _ => {}
         }
         self.requests.pop();
@@ -163,7 +163,7 @@ impl Handshake {
     }
 }
 
-fn answer_of_sync(line: &[u8], place: Option<Place>) -> Result<Answer, LinkError> {
+fn answer_of_sync(line: &[u8], position: Option<Position>) -> Result<Answer, LinkError> {
     let no_reply = || LinkError::NoReply { step: "PSYNC", line: shown(line) };
     let mut words = line[1..].split(|byte| *byte == b' ').filter(|word| !word.is_empty());
     match words.next().unwrap_or_default() {
@@ -171,24 +171,24 @@ fn answer_of_sync(line: &[u8], place: Option<Place>) -> Result<Answer, LinkError
             let id = words.next().and_then(ReplicationId::parse);
             let offset = words.next().and_then(parse_i64);
             let offset = offset.and_then(|offset| u64::try_from(offset).ok());
-            let offset = offset.filter(|offset| *offset <= Place::OFFSET_MAX);
+            let offset = offset.filter(|offset| *offset <= Position::OFFSET_MAX);
             let (Some(id), Some(offset)) = (id, offset) else { return Err(no_reply()) };
-            Ok(Answer::Copy(Place { id, offset }))
+            Ok(Answer::Copy(Position { id, offset }))
         }
-        // Only who has named a place can go on.
+        // The primary can continue only if this replica sent a position.
         word if word.eq_ignore_ascii_case(b"CONTINUE") => {
-            let place = place.ok_or_else(no_reply)?;
+            let position = position.ok_or_else(no_reply)?;
             let id = match words.next() {
-                None => place.id,
+                None => position.id,
                 Some(id) => ReplicationId::parse(id).ok_or_else(no_reply)?,
             };
-            Ok(Answer::Continues(Place { id, ..place }))
+            Ok(Answer::Continues(Position { id, ..position }))
         }
         _ => Err(no_reply()),
     }
 }
 
-/// Errors of servers that will be able to serve replicas later.
+/// Returns true for errors of servers that will be able to serve replicas later.
 fn is_temporary(line: &[u8]) -> bool {
     [&b"-NOMASTERLINK"[..], b"-LOADING", b"-MASTERDOWN", b"-BUSY"]
         .iter()
@@ -201,7 +201,7 @@ fn wants_password(line: &[u8]) -> bool {
         .any(|kind| line.starts_with(kind))
 }
 
-/// The beginning of a line, fit for a log.
+/// Returns the beginning of a line, escaped for a log.
 pub(super) fn shown(line: &[u8]) -> String {
     const SHOWN_MAX: usize = 200;
     line[..line.len().min(SHOWN_MAX)].escape_ascii().to_string()

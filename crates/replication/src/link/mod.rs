@@ -1,7 +1,7 @@
-//! A replica's side of the link to its primary, as a state machine: bytes in, bytes out, and what they mean.
+//! A replica's side of the link to its primary, as a state machine: bytes in, events and bytes out.
 //!
-//! It sees no socket and no clock. Its driver passes what has arrived to [`Link::receive`], asks [`Link::next`] for
-//! [`Event`]s until there are no more, and sends what [`Link::take_output`] returns.
+//! It has no socket and no clock. Its driver passes received bytes to [`Link::receive`], calls [`Link::next`] for
+//! [`Event`]s until there are no more, and sends the bytes that [`Link::take_output`] returns.
 //!
 //! ```text
 //! PING, [AUTH], REPLCONF listening-port, [REPLCONF ip-address], REPLCONF capa, PSYNC      one after the other
@@ -11,10 +11,10 @@
 //! ```
 //!
 //! **Invariants:**
-//! - What the events say does not depend on how the bytes were split.
-//! - Memory grows with received bytes, never with a declared length: of a file some bytes are kept at most, of a
-//!   command what has arrived of it.
-//! - After an error the link is over; the driver closes it and makes another one.
+//! - The events do not depend on how the bytes were split.
+//! - Memory grows with received bytes, never with a declared length. At most some bytes of a file are kept, and the
+//!   received part of a command.
+//! - After an error the link has failed; the driver closes it and creates another one.
 
 mod handshake;
 mod payload;
@@ -31,86 +31,86 @@ use crate::identity::ReplicationId;
 
 pub use self::handshake::Introduction;
 
-/// A place in a stream: so many bytes of it are known.
+/// A position in a stream: this many bytes of it are known.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Place {
-    /// The name of the stream.
+pub struct Position {
+    /// Replication id of the stream.
     pub id: ReplicationId,
-    /// The bytes that are known.
+    /// Number of known bytes.
     pub offset: u64,
 }
 
-impl Place {
-    /// A stream does not begin behind this many bytes: offsets are signed numbers of 64 bits, and as many bytes again
-    /// can follow. No primary has sent so much.
+impl Position {
+    /// Greatest offset at which a stream may begin. Offsets are signed 64-bit numbers, so as many bytes again can
+    /// follow. No primary has sent so much.
     pub const OFFSET_MAX: u64 = 1 << 62;
 }
 
-impl fmt::Display for Place {
+impl fmt::Display for Position {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "{}:{}", self.id, self.offset)
     }
 }
 
-/// What the primary has said.
+/// Event on the link.
 #[derive(Debug)]
 pub enum Event<'a> {
-    /// A file with all data as they are at this place of the stream follows.
-    Copy(Place),
+    /// A file follows, with all data as of this position in the stream.
+    Copy(Position),
     /// The next bytes of the file.
     Payload(&'a [u8]),
     /// The file is complete. Commands follow.
     CopyEnds,
-    /// The stream goes on where this replica left it; its name may be another one.
-    Continues(Place),
-    /// A command of the stream, which is known up to `offset` with it.
+    /// The stream continues at this replica's position; its id may have changed.
+    Continues(Position),
+    /// A command of the stream. The stream is known up to `offset` with it.
     Command {
         /// The command, its name included.
         args: Args<'a>,
-        /// Its bytes, and those before it that are no command.
+        /// Its bytes, and the bytes before it that belong to no command.
         bytes: &'a [u8],
-        /// Bytes of the stream that are known with it.
+        /// Number of known bytes of the stream, including this command.
         offset: u64,
     },
-    /// Bytes of the stream that say nothing: empty lines.
+    /// Bytes of the stream without a meaning: empty lines.
     Blank(&'a [u8]),
 }
 
-/// Why a link is over.
+/// Reason why a link has failed.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum LinkError {
     /// The primary cannot serve replicas at the moment.
     #[error("the primary cannot serve replicas now: {0}")]
     NotNow(String),
-    /// It does not let this replica in.
+    /// The primary refuses this replica.
     #[error("the primary refuses {step}: {reply}")]
     Refused {
-        /// What it was asked for.
+        /// Request that it refused.
         step: &'static str,
-        /// What it replied.
+        /// Reply of the primary.
         reply: String,
     },
-    /// What it sent is no reply to what it was asked.
+    /// The primary sent something that is no reply to the request.
     #[error("instead of a reply to {step} came: {line}")]
     NoReply {
-        /// What it was asked for.
+        /// The request.
         step: &'static str,
-        /// What came.
+        /// The line that it sent.
         line: String,
     },
-    /// A line goes on and on.
+    /// A line exceeds the limit.
     #[error("a line of more than {LINE_LEN_MAX} bytes came in reply to {step}")]
     LongLine {
-        /// What it was asked for.
+        /// The request.
         step: &'static str,
     },
-    /// What came is no command.
+    /// The stream has something that is no command.
     #[error("at offset {offset} of the stream there is no command: {what}")]
     NoCommand {
-        /// Bytes of the stream before it.
+        /// Offset in the stream at which it begins.
         offset: u64,
-        /// What is wrong with it.
+        /// The fault in it.
         what: String,
     },
 }
@@ -118,10 +118,10 @@ pub enum LinkError {
 /// The longest line of a handshake.
 const LINE_LEN_MAX: usize = 64 * 1024;
 
-/// Commands found at once.
+/// Upper bound of commands parsed at once.
 const BATCH_LEN: usize = 128;
 
-/// The limits on commands are those of Redis' protocol, and no directive's: what the primary has accepted is right.
+/// Limits of Redis' protocol, not of any directive: a command that the primary accepted is valid.
 const LIMITS: Limits = Limits {
     max_bulk_len: u32::MAX as usize,
     max_multibulk_len: i32::MAX as usize,
@@ -133,7 +133,7 @@ const LIMITS: Limits = Limits {
 /// A connection to a primary.
 pub struct Link {
     phase: Phase,
-    /// What has arrived; what is before `taken` has been dealt with.
+    /// Received bytes; those before `taken` are consumed.
     input: Vec<u8>,
     taken: usize,
     output: Vec<u8>,
@@ -142,68 +142,68 @@ pub struct Link {
 
 enum Phase {
     Handshake(Handshake),
-    /// `+FULLRESYNC` has come, and the head of the file has not.
+    /// `+FULLRESYNC` has come, but not the header of the file.
     Announced,
     Copy(Payload),
     Stream,
     Failed,
 }
 
-/// The commands that have been found in the input and not been returned yet.
+/// Commands that were parsed from the input and not returned yet.
 #[derive(Default)]
 struct Stream {
-    place: Option<Place>,
+    position: Option<Position>,
     parser: Parser,
     batch: Batch,
-    /// Where in the input the batch begins.
+    /// Offset in the input at which the batch begins.
     start: usize,
-    /// How many of it have been returned.
+    /// Number of its commands that were returned.
     returned: usize,
-    /// Bytes of the input that belong to it.
+    /// Bytes of the input that belong to them.
     consumed: usize,
-    /// What follows the batch is no command.
+    /// The bytes behind the batch are no command.
     error: Option<String>,
 }
 
 impl Link {
-    /// A link that goes on at this place if the primary lets it.
+    /// Returns a link that continues at this position if the primary allows it.
     #[must_use]
-    pub fn new(introduction: &Introduction, place: Option<Place>) -> Self {
+    pub fn new(introduction: &Introduction, position: Option<Position>) -> Self {
         let mut output = Vec::new();
-        let handshake = Handshake::begin(introduction, place, &mut output);
+        let handshake = Handshake::begin(introduction, position, &mut output);
         Self {
             phase: Phase::Handshake(handshake),
             input: Vec::new(),
             taken: 0,
             output,
-            stream: Stream { place, ..Stream::default() },
+            stream: Stream { position, ..Stream::default() },
         }
     }
 
-    /// Bytes that have arrived. Ask for all events before there are more.
+    /// Receives bytes. Call [`Link::next`] until it returns `None` before the next call.
     pub fn receive(&mut self, bytes: &[u8]) {
         self.input.drain(..self.taken);
         self.taken = 0;
         self.input.extend_from_slice(bytes);
         if self.input.is_empty() {
-            // One long command shall not occupy memory for as long as the link is there.
+            // One long command must not occupy memory for the lifetime of the link.
             self.input.shrink_to(LINE_LEN_MAX);
         }
     }
 
-    /// What is to be sent.
+    /// Returns the bytes to send.
     #[must_use]
     pub fn take_output(&mut self) -> Vec<u8> {
         std::mem::take(&mut self.output)
     }
 
-    /// Whether commands of the stream come, so that the primary wants to know how far this replica is.
+    /// Returns true if the link receives commands, so that the primary expects acknowledgements of the offset.
     #[must_use]
     pub fn is_streaming(&self) -> bool {
         matches!(self.phase, Phase::Stream)
     }
 
-    /// What is being done, in a few words for the log.
+    /// Returns the present step in a few words, for the log.
     #[must_use]
     pub fn step(&self) -> &'static str {
         match &self.phase {
@@ -214,7 +214,7 @@ impl Link {
         }
     }
 
-    /// Tells the primary that this replica has `offset` bytes of the stream, and `logged` of them on its device.
+    /// Tells the primary that this replica has `offset` bytes of the stream, and `logged` of them on disk.
     pub fn acknowledge(&mut self, offset: u64, logged: Option<u64>) {
         let offset = offset.to_string();
         let logged = logged.map(|logged| logged.to_string());
@@ -225,10 +225,10 @@ impl Link {
         handshake::push_command(&mut self.output, &words);
     }
 
-    /// The next event, or `None` if more has to arrive first.
+    /// Returns the next event, or `None` if more bytes have to arrive first.
     ///
     /// # Errors
-    /// When what arrived makes no sense, or is a refusal. The link is over then.
+    /// Fails if the received bytes are invalid or a refusal. The link has failed then.
     #[expect(clippy::should_implement_trait, reason = "an event borrows the link")]
     pub fn next(&mut self) -> Result<Option<Event<'_>>, LinkError> {
         loop {
@@ -255,7 +255,7 @@ impl Link {
         error
     }
 
-    /// The next line without its end; `None` if it is not complete.
+    /// Returns the next line without its end; `None` if it is incomplete.
     fn line(&mut self, step: &'static str) -> Result<Option<Vec<u8>>, LinkError> {
         let rest = &self.input[self.taken..];
         let window = &rest[..rest.len().min(LINE_LEN_MAX)];
@@ -274,7 +274,7 @@ impl Link {
     fn handshake(&mut self) -> Result<Step<'static>, LinkError> {
         let Phase::Handshake(handshake) = &self.phase else { return Ok(Step::Again) };
         let Some(line) = self.line(handshake.step())? else { return Ok(Step::Waits) };
-        // The primary may send empty lines so that nothing in between takes the connection for dead.
+        // The primary sends empty lines to keep the connection alive.
         if line.is_empty() {
             return Ok(Step::Again);
         }
@@ -282,20 +282,20 @@ impl Link {
         match handshake.answer(&line, &mut self.output) {
             Err(error) => Err(self.fail(error)),
             Ok(Answer::GoesOn) => Ok(Step::Again),
-            Ok(Answer::Copy(place)) => {
+            Ok(Answer::Copy(position)) => {
                 self.phase = Phase::Announced;
-                self.stream.place = Some(place);
-                Ok(Step::Event(Event::Copy(place)))
+                self.stream.position = Some(position);
+                Ok(Step::Event(Event::Copy(position)))
             }
-            Ok(Answer::Continues(place)) => {
+            Ok(Answer::Continues(position)) => {
                 self.phase = Phase::Stream;
-                self.stream.place = Some(place);
-                Ok(Step::Event(Event::Continues(place)))
+                self.stream.position = Some(position);
+                Ok(Step::Event(Event::Continues(position)))
             }
         }
     }
 
-    /// Reads the head of the file; whether it is complete.
+    /// Reads the header of the file. Returns true if a line was complete.
     fn head(&mut self) -> Result<bool, LinkError> {
         const STEP: &str = "full copy";
         let Some(line) = self.line(STEP)? else { return Ok(false) };
@@ -343,21 +343,21 @@ impl Link {
             }
         }
         let Self { stream, input, taken, .. } = self;
-        let Some(place) = &mut stream.place else { return Ok(None) };
+        let Some(position) = &mut stream.position else { return Ok(None) };
         let nth = stream.returned;
         let end = stream.batch.end(nth);
-        place.offset += (end - stream.consumed) as u64;
+        position.offset += (end - stream.consumed) as u64;
         *taken = stream.start + end;
         let bytes = &input[stream.start + stream.consumed..*taken];
         (stream.returned, stream.consumed) = (nth + 1, end);
         let args = stream.batch.get(nth, &input[stream.start..]);
-        Ok(Some(Event::Command { args, bytes, offset: place.offset }))
+        Ok(Some(Event::Command { args, bytes, offset: position.offset }))
     }
 
-    /// Looks for commands behind those that have been returned.
+    /// Parses the commands behind those that were returned.
     fn find_commands(&mut self) -> Result<Found, LinkError> {
         let Self { stream, input, taken, .. } = self;
-        let Some(place) = &mut stream.place else { return Ok(Found::Nothing) };
+        let Some(position) = &mut stream.position else { return Ok(Found::Nothing) };
         if stream.error.is_none() {
             let rest = &input[*taken..];
             let parsed = stream.parser.parse(rest, &LIMITS, BATCH_LEN, &mut stream.batch);
@@ -369,13 +369,13 @@ impl Link {
                 return Ok(Found::Commands);
             }
             // Empty lines are a part of the stream.
-            place.offset += parsed.consumed as u64;
+            position.offset += parsed.consumed as u64;
             *taken += parsed.consumed;
             if parsed.consumed > 0 {
                 return Ok(Found::Blank(parsed.consumed));
             }
         }
-        let offset = place.offset;
+        let offset = position.offset;
         match stream.error.take() {
             None => Ok(Found::Nothing),
             Some(what) => Err(self.fail(LinkError::NoCommand { offset, what })),
@@ -383,18 +383,18 @@ impl Link {
     }
 }
 
-/// What is in the input behind the commands that have been returned.
+/// Content of the input behind the returned commands.
 enum Found {
     Commands,
-    /// So many bytes that say nothing. They are taken.
+    /// Empty lines of this many bytes. They are consumed.
     Blank(usize),
     Nothing,
 }
 
 enum Step<'a> {
-    /// Something was dealt with.
+    /// Something was consumed.
     Again,
-    /// More has to arrive.
+    /// More bytes have to arrive.
     Waits,
     Event(Event<'a>),
 }

@@ -1,4 +1,4 @@
-//! The file with all data: of known length, or up to a mark of forty random bytes.
+//! The file with all data: with a declared length, or up to a mark of forty random bytes.
 
 use memchr::memmem;
 use tierce_wire::number::parse_i64;
@@ -7,24 +7,24 @@ use tierce_wire::number::parse_i64;
 const MARK_LEN: usize = 40;
 
 pub(super) enum Payload {
-    /// So many bytes are missing.
+    /// Number of missing bytes.
     Length(u64),
-    /// It ends before these bytes, which end it only there: they are random.
+    /// The file ends before this mark. The mark is random, so it does not occur in the file.
     Mark([u8; MARK_LEN]),
 }
 
-/// What comes next in the input.
+/// Next item in the input.
 pub(super) enum Piece {
-    /// More has to arrive.
+    /// More bytes have to arrive.
     Waits,
-    /// So many bytes of the file.
+    /// This many bytes of the file.
     Bytes(usize),
-    /// The file is complete, and so many bytes behind it belong to neither it nor the stream.
+    /// The file is complete. The next `mark_len` bytes belong neither to it nor to the stream.
     End { mark_len: usize },
 }
 
 impl Payload {
-    /// From the line before it.
+    /// Parses the line before the file.
     pub(super) fn announced_by(line: &[u8]) -> Option<Self> {
         let text = line.strip_prefix(b"$")?;
         if let Some(mark) = text.strip_prefix(b"EOF:") {
@@ -33,7 +33,7 @@ impl Payload {
         u64::try_from(parse_i64(text)?).ok().map(Self::Length)
     }
 
-    /// What the input begins with.
+    /// Returns the item at the front of the input.
     pub(super) fn take(&mut self, input: &[u8]) -> Piece {
         match self {
             Self::Length(0) => Piece::End { mark_len: 0 },

@@ -6,27 +6,27 @@ use tierce_harness::effort;
 use super::handshake::push_command;
 use super::*;
 
-/// What a driver would make of the events.
+/// State that a driver derives from the events.
 #[derive(Debug, Default, PartialEq, Eq)]
 struct Replica {
-    place: Option<Place>,
+    position: Option<Position>,
     is_copying: bool,
     file: Vec<u8>,
     copies: usize,
     commands: Vec<(Vec<Vec<u8>>, u64)>,
-    /// The bytes of the stream.
+    /// Bytes of the stream.
     stream: Vec<u8>,
 }
 
 impl Replica {
-    /// Passes on what arrives, and takes all events.
+    /// Passes bytes to the link, and handles all events.
     fn receive(&mut self, link: &mut Link, bytes: &[u8]) -> Result<(), LinkError> {
         link.receive(bytes);
         while let Some(event) = link.next()? {
             match event {
-                Event::Copy(place) => {
+                Event::Copy(position) => {
                     assert!(!self.is_copying);
-                    (self.place, self.is_copying) = (Some(place), true);
+                    (self.position, self.is_copying) = (Some(position), true);
                     self.file.clear();
                 }
                 Event::Payload(bytes) => {
@@ -37,16 +37,16 @@ impl Replica {
                     self.is_copying = false;
                     self.copies += 1;
                 }
-                Event::Continues(place) => self.place = Some(place),
+                Event::Continues(position) => self.position = Some(position),
                 Event::Command { args, bytes, offset } => {
                     assert!(!self.is_copying);
                     self.stream.extend_from_slice(bytes);
-                    self.place.as_mut().expect("a stream").offset = offset;
+                    self.position.as_mut().expect("a stream").offset = offset;
                     self.commands.push((args.iter().map(<[u8]>::to_vec).collect(), offset));
                 }
                 Event::Blank(bytes) => {
                     self.stream.extend_from_slice(bytes);
-                    self.place.as_mut().expect("a stream").offset += bytes.len() as u64;
+                    self.position.as_mut().expect("a stream").offset += bytes.len() as u64;
                 }
             }
         }
@@ -64,7 +64,7 @@ fn introduction() -> Introduction {
     Introduction { user, password, port: 7001, address, hands_over: false }
 }
 
-/// Commands, and what the stream is in bytes.
+/// Returns the commands as the bytes of a stream.
 fn stream(commands: &[Vec<Vec<u8>>]) -> Vec<u8> {
     let mut bytes = Vec::new();
     for command in commands {
@@ -73,7 +73,7 @@ fn stream(commands: &[Vec<Vec<u8>>]) -> Vec<u8> {
     bytes
 }
 
-/// All that a primary says that gives a full copy.
+/// Returns all bytes that a primary sends for a full copy.
 fn full_copy(file: &[u8], has_mark: bool, commands: &[Vec<Vec<u8>>]) -> Vec<u8> {
     let mut said = b"+PONG\r\n+OK\r\n+OK\r\n\n-ERR unknown option\r\n+OK\r\n\n\n".to_vec();
     said.extend_from_slice(format!("+FULLRESYNC {} 1000\r\n\n\n", id(1)).as_bytes());
@@ -95,8 +95,8 @@ fn words(line: &str) -> Vec<Vec<u8>> {
 
 #[test]
 fn a_handshake_asks_one_thing_after_the_other() {
-    let place = Place { id: id(7), offset: 41 };
-    let mut link = Link::new(&introduction(), Some(place));
+    let position = Position { id: id(7), offset: 41 };
+    let mut link = Link::new(&introduction(), Some(position));
     let mut replica = Replica::default();
     let psync = format!("PSYNC {} 42", id(7));
     let steps = [
@@ -113,7 +113,7 @@ fn a_handshake_asks_one_thing_after_the_other() {
         replica.receive(&mut link, reply.as_bytes()).unwrap();
     }
     assert!(link.is_streaming());
-    assert_eq!(replica.place, Some(place));
+    assert_eq!(replica.position, Some(position));
     link.acknowledge(41, None);
     link.acknowledge(50, Some(45));
     let acks = stream(&[words("REPLCONF ACK 41"), words("REPLCONF ACK 50 FACK 45")]);
@@ -132,7 +132,7 @@ fn without_a_password_and_a_place_less_is_said() {
             replica.receive(&mut link, b"+OK\r\n").unwrap();
         }
     }
-    // It has no place to go on from.
+    // The replica has no position to continue from.
     let error = replica.receive(&mut link, b"+CONTINUE\r\n").unwrap_err();
     assert!(matches!(error, LinkError::NoReply { step: "PSYNC", .. }), "{error}");
     assert!(replica.receive(&mut link, b"+FULLRESYNC").is_ok(), "after an error nothing follows");
@@ -140,14 +140,14 @@ fn without_a_password_and_a_place_less_is_said() {
 
 #[test]
 fn the_stream_may_get_another_name() {
-    let mut link = Link::new(&Introduction::default(), Some(Place { id: id(1), offset: 10 }));
+    let mut link = Link::new(&Introduction::default(), Some(Position { id: id(1), offset: 10 }));
     let mut replica = Replica::default();
     let said = format!("+PONG\r\n+OK\r\n+OK\r\n+CONTINUE {}\r\n*1\r\n$4\r\nPING\r\n", id(2));
     replica.receive(&mut link, said.as_bytes()).unwrap();
-    assert_eq!(replica.place, Some(Place { id: id(2), offset: 24 }));
+    assert_eq!(replica.position, Some(Position { id: id(2), offset: 24 }));
 }
 
-/// They are passed on with it, and count.
+/// The link passes them on with the stream, and counts them.
 #[test]
 fn empty_lines_are_a_part_of_the_stream() {
     let said = full_copy(b"", false, &[]);
@@ -161,7 +161,7 @@ fn empty_lines_are_a_part_of_the_stream() {
         }
         assert_eq!(replica.commands.len(), 2);
         assert_eq!(replica.stream, lines.concat());
-        assert_eq!(replica.place.unwrap().offset, 1000 + replica.stream.len() as u64);
+        assert_eq!(replica.position.unwrap().offset, 1000 + replica.stream.len() as u64);
     }
 }
 
@@ -230,7 +230,7 @@ fn of_a_file_little_is_kept() {
     }
 }
 
-/// Every cut of one conversation, at every byte: the rest of the bytes over the next link leads to the same.
+/// A connection that breaks at any byte gives the same data, with the remaining bytes on the next link.
 #[test]
 fn cut_at_every_byte_it_goes_on_where_it_was() {
     let commands = ["SELECT 3", "SET k v", "PING", "RPUSH l a b c", "REPLCONF GETACK *"].map(words);
@@ -241,21 +241,21 @@ fn cut_at_every_byte_it_goes_on_where_it_was() {
         assert_eq!(whole.commands.len(), commands.len());
         let base = 1000;
         let all = stream(&commands);
-        assert_eq!(whole.place, Some(Place { id: id(1), offset: base + all.len() as u64 }));
+        assert_eq!(whole.position, Some(Position { id: id(1), offset: base + all.len() as u64 }));
         for cut in 0..said.len() {
             let mut replica = Replica::default();
             replica.receive(&mut Link::new(&introduction(), None), &said[..cut]).unwrap();
             if replica.copies == 0 {
-                // A copy that is not whole counts for nothing.
+                // An incomplete copy is discarded.
                 let mut again = Replica::default();
                 again.receive(&mut Link::new(&introduction(), None), &said).unwrap();
                 assert_eq!(again, whole);
                 continue;
             }
-            let place = replica.place.unwrap();
-            let mut link = Link::new(&introduction(), Some(place));
+            let position = replica.position.unwrap();
+            let mut link = Link::new(&introduction(), Some(position));
             let mut rest = b"+PONG\r\n+OK\r\n+OK\r\n+OK\r\n+OK\r\n+CONTINUE\r\n".to_vec();
-            rest.extend_from_slice(&all[(place.offset - base) as usize..]);
+            rest.extend_from_slice(&all[(position.offset - base) as usize..]);
             replica.receive(&mut link, &rest).unwrap();
             assert_eq!(replica, whole, "cut at {cut}");
         }
@@ -265,7 +265,7 @@ fn cut_at_every_byte_it_goes_on_where_it_was() {
 fn command() -> impl Strategy<Value = Vec<Vec<u8>>> {
     let word = prop_oneof![
         proptest::collection::vec(any::<u8>(), 0..40),
-        // Longer than what arrives at once.
+        // Longer than one read.
         (any::<u8>(), 0..5000_usize).prop_map(|(byte, len)| vec![byte; len]),
     ];
     proptest::collection::vec(word, 1..6)
@@ -281,7 +281,7 @@ proptest! {
         commands in proptest::collection::vec(command(), 0..200),
         cuts in proptest::collection::vec(1..2000_usize, 1..50),
     ) {
-        // The mark would be random, and is in no file.
+        // A real mark is random, and occurs in no file.
         let has_mark = has_mark && !file.windows(40).any(|bytes| bytes == [b'm'; 40])
             && file.last() != Some(&b'm');
         let said = full_copy(&file, has_mark, &commands);

@@ -1,4 +1,4 @@
-//! Commands as RESP, one after the other.
+//! Appends commands as RESP.
 
 use tierce_collections::stream::StreamId;
 use tierce_wire::number::format_f64;
@@ -6,8 +6,9 @@ use tierce_wire::resp::{Encoder, Proto};
 
 use super::Dialect;
 
-/// A command has at most this many elements of a collection, and ends behind the one that makes it
-/// [`CHUNK_BYTES`]: what a replica does in one go, and a Lua table or an argument vector holds, stays short.
+/// Upper bound of a collection's elements in one command; the command also ends behind the element that brings it
+/// to [`CHUNK_BYTES`]. This bounds the work that a replica does in one step, and the size of a Lua table or an
+/// argument vector.
 const CHUNK_ELEMENTS: usize = 256;
 
 /// See [`CHUNK_ELEMENTS`].
@@ -19,12 +20,12 @@ pub(super) enum Arg<'a> {
     Bytes(&'a [u8]),
     Signed(i64),
     Unsigned(u64),
-    /// A score, which reads back as the same number.
+    /// A score, printed so that it reads back as the same number.
     Score(f64),
     Id(StreamId),
 }
 
-/// Defines what becomes an argument.
+/// Declares the types that convert to an argument.
 macro_rules! become_arguments {
     ($($value:ident: $type:ty => $arg:expr,)*) => {
         $(impl<'a> From<$type> for Arg<'a> {
@@ -47,7 +48,7 @@ become_arguments! {
 }
 
 impl Arg<'_> {
-    /// Bytes, exactly where they may be many.
+    /// Returns the number of bytes, exact for types that may be long.
     fn len(&self) -> usize {
         match self {
             Self::Bytes(bytes) => bytes.len(),
@@ -67,7 +68,7 @@ impl Arg<'_> {
     }
 }
 
-/// Appends a command of these arguments, each of which becomes an [`Arg`].
+/// Appends a command with these arguments, each of which converts to an [`Arg`].
 macro_rules! push {
     ($commands:expr, $($arg:expr),+ $(,)?) => {
         $commands.push(&[$($crate::translate::commands::Arg::from($arg)),+])
@@ -75,7 +76,7 @@ macro_rules! push {
 }
 pub(super) use push;
 
-/// The same for a command that not all readers may know ([`Commands::push_newer`]).
+/// Appends a command that not all readers may know ([`Commands::push_newer`]).
 macro_rules! push_newer {
     ($commands:expr, $($arg:expr),+ $(,)?) => {
         $commands.push_newer(&[$($crate::translate::commands::Arg::from($arg)),+])
@@ -83,15 +84,15 @@ macro_rules! push_newer {
 }
 pub(super) use push_newer;
 
-/// Appends commands, and makes a transaction of them if there are several in a row that all readers know.
+/// Appends commands. Several commands in a row that all readers know become a transaction.
 #[derive(Debug)]
 pub(super) struct Commands<'a> {
     out: &'a mut Vec<u8>,
-    /// The database of the last `SELECT`, which the translator keeps.
+    /// Database of the last `SELECT`; stored in the translator.
     db: &'a mut Option<u64>,
-    /// Commands of the transaction so far, without `SELECT`.
+    /// Number of commands in the transaction so far, without `SELECT`.
     count: usize,
-    /// Where the first one begins.
+    /// Offset of the first one.
     first: usize,
     dialect: Dialect,
 }
@@ -101,7 +102,7 @@ impl<'a> Commands<'a> {
         Self { out, db, count: 0, first: 0, dialect }
     }
 
-    /// What follows is of this database.
+    /// Selects the database of the following commands.
     #[inline]
     pub(super) fn select(&mut self, db: u64) {
         if *self.db != Some(db) {
@@ -130,9 +131,9 @@ impl<'a> Commands<'a> {
         write(self.out, args);
     }
 
-    /// Appends the one command of a record that only puts a string.
+    /// Appends the only command of a record that puts a string.
     pub(super) fn set(self, key: &[u8], value: &[u8]) {
-        // One reservation for all but the longest.
+        // One reservation suffices, except for the longest.
         self.out.reserve(key.len() + value.len() + 64);
         self.out.extend_from_slice(b"*3\r\n$3\r\nSET\r\n");
         let mut encoder = Encoder::new(self.out, Proto::Resp2);
@@ -140,9 +141,9 @@ impl<'a> Commands<'a> {
         encoder.bulk(value);
     }
 
-    /// Appends a command that only newer servers know, or with arguments that only these know. Within a transaction,
-    /// one that a reader does not know makes it refuse the whole. So unless the configuration says what all readers
-    /// know, this one is between two transactions: the order stays, and only this command can fail.
+    /// Appends a command that only newer servers know, or with arguments that only these know. A reader that does
+    /// not know it would refuse the whole transaction around it. So unless the configuration states what all
+    /// readers know, this command is placed between two transactions: the order stays, and only it can fail.
     pub(super) fn push_newer(&mut self, args: &[Arg<'_>]) {
         if self.dialect == Dialect::Tierce {
             self.end_transaction();
@@ -152,7 +153,7 @@ impl<'a> Commands<'a> {
         }
     }
 
-    /// Ends the transaction, if it is one.
+    /// Ends the transaction, if there is one.
     pub(super) fn finish(mut self) {
         self.end_transaction();
     }
@@ -164,7 +165,7 @@ impl<'a> Commands<'a> {
         self.count = 0;
     }
 
-    /// Appends commands of `head` and some of the items each, until all have been in one.
+    /// Appends commands that start with `head` and have some of the items each, until all items are written.
     pub(super) fn push_chunks<'i, const LEN: usize>(
         &mut self,
         head: &[Arg<'i>],

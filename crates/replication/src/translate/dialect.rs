@@ -1,23 +1,23 @@
-//! The commands that their readers understand.
+//! The commands that the readers of a stream understand.
 
-/// The commands that all readers understand: those of the oldest server among them. What another cannot know is left
-/// out. One that a reader does not know, because it is older than was said, fails there with an error that it logs.
+/// Commands that all readers understand: those of the oldest server among them. Commands that another server cannot
+/// know are left out. If a reader is older than configured, an unknown command fails there and is logged.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Default)]
 #[non_exhaustive]
 pub enum Dialect {
-    /// Without functions, and without what streams count: entries that were added, and that a group has read.
+    /// No functions, and no counters of streams: added entries, and entries that a group has read.
     Redis6_2,
-    /// Without deadlines of hash fields: a field goes when its deadline comes here, and shows none before.
+    /// No deadlines of hash fields: a field shows none, and is deleted when its deadline passes on the primary.
     Redis7_0,
-    /// Without scripts by name, and without memcached's flags and marks.
+    /// No named scripts, and no memcached flags and marks.
     Redis7_4,
-    /// Everything. It is the default, so that a reader may be older all the same.
+    /// Everything. This is the default; readers may still be older.
     #[default]
     Tierce,
 }
 
 impl Dialect {
-    /// From its name in the configuration.
+    /// Parses its name in the configuration.
     #[must_use]
     pub fn named(name: &str) -> Self {
         match name {

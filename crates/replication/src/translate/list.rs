@@ -6,11 +6,11 @@ use tierce_keyspace::planted::{self, Fault};
 
 use super::commands::{Arg, Commands, push};
 
-/// What a change in the middle of a list is that could be anywhere, as nothing there is named.
+/// Error for a change in the middle of a list: no command can address it, as it names no element there.
 const NAMELESS: Malformed =
     Malformed { offset: 0, what: "a change in the middle of a list that names no element there" };
 
-/// With `is_new` there is nothing before the edit.
+/// Translates an edit. With `is_new` the list is empty before it.
 pub(super) fn edit(
     key: &[u8],
     edit: &ListEdit<'_>,
@@ -36,7 +36,7 @@ pub(super) fn edit(
             push!(commands, "LTRIM", key, 0_u64, index.saturating_sub(1));
         }
         ListEdit::Set { index, element } => push!(commands, "LSET", key, index, element),
-        ListEdit::Beside { side, neighbour, element, .. } => {
+        ListEdit::Adjacent { side, neighbour, element, .. } => {
             let side = if side == ListSide::Front { "BEFORE" } else { "AFTER" };
             push!(commands, "LINSERT", key, side, neighbour, element);
         }
@@ -46,14 +46,14 @@ pub(super) fn edit(
             push!(commands, "LREM", key, count, element);
         }
         ListEdit::Insert { .. } | ListEdit::Remove { .. } => return Err(NAMELESS),
-        // Of a checkpoint, which changes nothing.
+        // Parts of a checkpoint, which change nothing.
         ListEdit::Part { .. } | ListEdit::Adopt => {}
     }
     Ok(())
 }
 
-/// The ends of a list from and to which the edits of one operation move an element: nothing else takes one and puts
-/// one. A list of one element would be gone between two commands, and its deadline with it.
+/// Returns the ends from and to which the edits of one operation move an element, if they do only that. They become
+/// one command: between two commands a list of one element would be gone, and its deadline with it.
 pub(super) fn rotation(first: &ListEdit<'_>, mut others: Edits<'_>) -> Option<[&'static str; 2]> {
     let from = match first {
         ListEdit::Remove { index: 0, count: 1 } => "LEFT",

@@ -1,24 +1,26 @@
-//! Translates records of the log into commands of Redis.
+//! Translates log records into Redis commands.
 //!
-//! A record states the effects on keys, not the request. So do the commands: a counter becomes a `SET` of the result,
-//! an expiry becomes a `DEL` when the primary removes the key, and everything that depends on chance or a clock is
-//! decided. A replica that executes them in order has the same data.
+//! A record states the effects on keys, not the request, and so do the commands: a counter becomes a `SET` of the
+//! result, an expiry becomes a `DEL` when the primary removes the key, and everything that depends on chance or a
+//! clock is already decided. A replica that executes them in order has the same data.
 //!
-//! * `dialect`: which commands there may be. `commands`: commands as RESP.
+//! Only `tierce-keyspace` knows the layout of a record, and decodes it (`log::Reader`, `log::Edits`). Each edit has
+//! enough for a command of Redis, so no key is looked up.
+//!
+//! * `dialect`: the allowed commands. `commands`: commands as RESP.
 //! * `operation`: the operations of one record or batch.
-//! * a file for each type of collections: its edits.
+//! * one file for each type of collection: its edits.
 //!
-//! **Atomicity.** If a record makes several commands, they are between `MULTI` and `EXEC`. So are those of a batch,
-//! which are complete when its last piece arrives; until then the batch is kept here. A command that an old reader may
-//! not know stands between two such transactions, unless the [`Dialect`] says that all know it: it would undo the whole
-//! one.
+//! **Atomicity.** The commands of a record are between `MULTI` and `EXEC` if there are several. So are the commands
+//! of a batch; the translator keeps a batch until its last piece arrives. A command that an old reader may not know
+//! is placed between two such transactions, as it would abort a whole one. It stays inside if the [`Dialect`]
+//! guarantees that all readers know it.
 //!
-//! **Bounds.** A new collection is built by commands of a few hundred elements each. A string is one command, however
-//! long it is.
+//! **Bounds.** A new collection takes one command for every few hundred elements. A string is always one command.
 //!
-//! **What no command can express** is left out: the encoding of a value. The time when a consumer of a stream was last
-//! seen is the replica's own. What only newer servers support depends on the [`Dialect`]. memcached's flags and marks
-//! are said by calls that only Tierce understands ([`crate::note`]).
+//! **Left out:** the encoding of a value, as no command can express it. The time when a consumer of a stream was
+//! last seen is the replica's own. Features of newer servers depend on the [`Dialect`]. memcached's flags and marks
+//! become calls that only Tierce understands ([`crate::note`]).
 
 mod commands;
 mod dialect;
@@ -35,11 +37,11 @@ use self::commands::Commands;
 pub use self::dialect::Dialect;
 use self::operation::Translation;
 
-/// What the translator has to know of those who read its commands.
+/// Facts about the readers of the commands.
 #[derive(Debug, Default)]
 #[non_exhaustive]
 pub struct Options {
-    /// What they understand.
+    /// Commands that they understand.
     pub dialect: Dialect,
 }
 
@@ -48,21 +50,22 @@ pub struct Options {
 pub struct Translator {
     options: Options,
     unfinished: Unfinished,
-    /// The database of the last `SELECT` of the stream.
+    /// Database of the last `SELECT` in the stream.
     db: Option<u64>,
 }
 
 impl Translator {
-    /// A translator at the beginning of a stream.
+    /// Returns a translator at the beginning of a stream.
     pub fn new(options: Options) -> Self {
         Self { options, unfinished: Unfinished::default(), db: None }
     }
 
-    /// Appends the commands of a record to `out`; none if it is a piece of a batch that is not complete.
+    /// Appends the commands of a record to `out`; none if it is a piece of an incomplete batch.
     ///
     /// # Errors
     ///
-    /// If it is no record of changes. The stream cannot go on then: what was appended is to be thrown away.
+    /// Fails if it is not a valid record of changes. The stream cannot continue then; the appended bytes must be
+    /// discarded.
     pub fn record(&mut self, record: &[u8], out: &mut Vec<u8>) -> Result<(), Malformed> {
         let mut commands = Commands::new(out, &mut self.db, self.options.dialect);
         if let Some((db, key, value)) = plain_put(record) {
@@ -81,7 +84,7 @@ impl Translator {
         Ok(())
     }
 
-    /// Appends a command as it is; one with a database is executed there.
+    /// Appends a command unchanged, after selecting `db` if it is given.
     pub fn command(&mut self, db: Option<u64>, resp: &[u8], out: &mut Vec<u8>) {
         if let Some(db) = db {
             Commands::new(out, &mut self.db, self.options.dialect).select(db);
@@ -89,12 +92,12 @@ impl Translator {
         out.extend_from_slice(resp);
     }
 
-    /// From now on the readers understand this.
+    /// Changes the dialect of the following commands.
     pub fn speak(&mut self, dialect: Dialect) {
         self.options.dialect = dialect;
     }
 
-    /// Forgets which database is selected: the next command of one begins with `SELECT`, because a reader joins here.
+    /// Makes the next command with a database begin with `SELECT`, because a reader joins here.
     pub fn forget_db(&mut self) {
         self.db = None;
     }

@@ -9,13 +9,13 @@ use super::stream::StreamCommands;
 use super::{Dialect, hash, list, set, sorted_set};
 use crate::note;
 
-/// What has been translated of a record, and what is to be said behind the next operations.
+/// Translation of a record, with the commands deferred until after the next operations.
 pub(super) struct Translation<'r, 'c, 'o> {
     dialect: Dialect,
     commands: &'c mut Commands<'o>,
-    /// The last operation began this key anew, and the next one may go on with it.
+    /// Key that the last operation created anew; the next operation may continue it.
     begun: Option<Begun<'r>>,
-    /// Keys that were taken away with values that are on disk, until these are put elsewhere.
+    /// Removed keys whose values are on disk, until an operation stores these values under another key.
     taken: Vec<Taken<'r>>,
 }
 
@@ -62,13 +62,13 @@ impl<'r, 'c, 'o> Translation<'r, 'c, 'o> {
                 self.end_begun();
                 self.code(kind, name, source);
             }
-            // A place in the stream of another primary, of which ours says nothing.
-            Op::Place(_) | Op::Restatement | Op::Cut(_) => {}
+            // A position in the stream of another primary, which this stream does not carry.
+            Op::Position(_) | Op::Restatement | Op::Cut(_) => {}
         }
         Ok(())
     }
 
-    /// Says what is left to be said.
+    /// Appends the deferred commands.
     pub(super) fn finish(mut self) {
         self.end_begun();
         for Taken { db, key, .. } in std::mem::take(&mut self.taken) {
@@ -79,7 +79,7 @@ impl<'r, 'c, 'o> Translation<'r, 'c, 'o> {
 
     #[inline]
     fn end_begun(&mut self) {
-        // Nearly always. What there could be is large, and takes time to take out.
+        // The common case is none. The value is large, so taking it out is slow.
         if self.begun.is_some() {
             self.end_key();
         }
@@ -146,7 +146,7 @@ impl<'r, 'c, 'o> Translation<'r, 'c, 'o> {
         let (set, key) = (Arg::from("SET"), Arg::from(key));
         match deadline_ms {
             None => self.commands.push(&[set, key, value]),
-            // SET takes no time before 1970, and one that is over is as good as another.
+            // SET accepts no time before 1970; all past times are equivalent.
             Some(at_ms) => {
                 let at_ms = Arg::from(at_ms.max(1));
                 self.commands.push(&[set, key, value, Arg::from("PXAT"), at_ms]);
@@ -154,7 +154,7 @@ impl<'r, 'c, 'o> Translation<'r, 'c, 'o> {
         }
     }
 
-    /// What is noted of an item, behind the command that stores it: a replica clears it with each value.
+    /// Appends an item's flags and marks, behind its value: a replica clears them with each value.
     #[cold]
     fn note(&mut self, db: u64, key: &[u8], flags: Option<u32>, marks: Marks) {
         if self.dialect >= Dialect::Tierce {
@@ -163,7 +163,7 @@ impl<'r, 'c, 'o> Translation<'r, 'c, 'o> {
         }
     }
 
-    /// The value of a key that was taken away before.
+    /// Stores the value of a key that was removed before.
     fn put_elsewhere(&mut self, db: u64, key: &[u8], spilled: Spilled) -> Result<(), Malformed> {
         let found = self.taken.iter().position(|taken| taken.spilled == spilled);
         let from = found

@@ -8,37 +8,37 @@ use tierce_keyspace::{Delivery, StreamFields};
 use super::Dialect;
 use super::commands::{Arg, Commands, push, push_newer};
 
-/// A stream whose edits are being translated.
+/// Translator for the edits of one stream.
 ///
-/// A stream that begins anew is stated as what it is, and commands have to make it: first its groups, then entries in
-/// their order, and last what else is known, which an `XADD` would change. Its pending entries are claimed, which is
-/// possible for those that are there. One that was deleted or trimmed while it was pending is added, claimed and
-/// deleted.
+/// A stream that begins anew is given as its final state, and commands have to build it: first its groups, then the
+/// entries in their order, and last the metadata, which an `XADD` would change. Pending entries are claimed, which
+/// is possible only for existing entries. An entry that was deleted or trimmed while it was pending is added,
+/// claimed and deleted.
 #[derive(Debug)]
 pub(super) struct StreamCommands<'a> {
     key: &'a [u8],
     dialect: Dialect,
     rebuild: Option<Rebuild>,
-    /// The group and consumer of the last `XCLAIM`, which makes the consumer if it is not there.
+    /// Group and consumer of the last `XCLAIM`, which creates the consumer if it does not exist.
     claimed: Option<(&'a [u8], &'a [u8])>,
 }
 
-/// What commands have made of a stream that begins anew.
+/// Progress in building a stream that begins anew.
 #[derive(Debug)]
 struct Rebuild {
-    /// What it is in the end.
+    /// Final state.
     state: State,
-    /// What it is by the commands so far.
+    /// State after the commands so far.
     made: State,
-    /// Whether there is an entry that stays.
+    /// True if there is an entry that stays.
     has_entry: bool,
     is_there: bool,
 }
 
-/// What edits say of a range of entries.
+/// A range of entries and their pending deliveries.
 #[derive(Debug, Default)]
 struct Range<'a> {
-    /// Without fields, if it is only pending.
+    /// Entries; without fields if the entry exists only as pending.
     entries: Vec<(StreamId, Option<StreamFields<'a>>)>,
     pending: Vec<StreamEdit<'a>>,
 }
@@ -47,13 +47,13 @@ const NOTHING: State =
     State { last_id: StreamId::MIN, max_deleted_id: StreamId::MIN, entries_added: 0 };
 
 impl<'a> StreamCommands<'a> {
-    /// With `is_whole` the first edits begin the stream anew, which is not there.
+    /// Returns a translator. With `is_whole` the stream does not exist, and the first edits create it.
     pub(super) fn new(key: &'a [u8], is_whole: bool, dialect: Dialect) -> Self {
         let rebuild = Rebuild { state: NOTHING, made: NOTHING, has_entry: false, is_there: false };
         Self { key, dialect, rebuild: is_whole.then_some(rebuild), claimed: None }
     }
 
-    /// The edits of one operation: those that begin the stream anew, or more of it, or changes.
+    /// Translates the edits of one operation: those that begin the stream anew, more of them, or changes.
     pub(super) fn edits<E>(
         &mut self,
         edits: impl Iterator<Item = Result<StreamEdit<'a>, E>>,
@@ -68,7 +68,7 @@ impl<'a> StreamCommands<'a> {
                     range.entries.push((id, Some(fields)));
                 }
                 (StreamEdit::Pending { .. }, Some(_)) => range.pending.push(edit),
-                // Metadata are in the first operation. Later ones change what is there.
+                // Metadata are in the first operation. Later ones change the existing stream.
                 (StreamEdit::State(state), Some(rebuild)) if is_whole => rebuild.state = state,
                 (StreamEdit::Group { name, last_delivered, entries_read, .. }, Some(rebuild))
                     if is_whole =>
@@ -90,7 +90,7 @@ impl<'a> StreamCommands<'a> {
         Ok(())
     }
 
-    /// Entries and what is pending of them.
+    /// Appends entries and their pending deliveries.
     fn range(&mut self, mut range: Range<'a>, commands: &mut Commands<'_>) {
         let Some(rebuild) = &mut self.rebuild else { return };
         let before = rebuild.made.last_id;
@@ -121,11 +121,11 @@ impl<'a> StreamCommands<'a> {
         }
     }
 
-    /// States what is left of a stream that began anew.
+    /// Appends the final metadata of a stream that began anew.
     pub(super) fn finish(&mut self, commands: &mut Commands<'_>) {
         let Some(rebuild) = self.rebuild.take() else { return };
         if !rebuild.is_there {
-            // The only way to a stream without entries and groups.
+            // Only this creates a stream without entries and groups.
             let id = StreamId::new(0, 1);
             push!(commands, "XADD", self.key, "MAXLEN", 0_u64, id, "", "");
         }
@@ -139,7 +139,7 @@ impl<'a> StreamCommands<'a> {
         if self.dialect < Dialect::Redis7_0 {
             return push!(commands, "XSETID", self.key, last_id);
         }
-        // A primary of version 7.0 may have gone below what was deleted, which newer ones refuse.
+        // A primary of version 7.0 may have a last ID below the highest deleted one, which newer servers refuse.
         let max_deleted_id = max_deleted_id.min(last_id);
         push_newer!(
             commands,
@@ -153,7 +153,7 @@ impl<'a> StreamCommands<'a> {
         );
     }
 
-    /// An edit of what is there.
+    /// Translates an edit of an existing stream.
     fn change(&mut self, edit: StreamEdit<'a>, commands: &mut Commands<'_>) {
         let key = self.key;
         match edit {
@@ -214,7 +214,7 @@ impl<'a> StreamCommands<'a> {
 }
 
 impl Range<'_> {
-    /// Adds those that are pending and no entries any more. Up to `before` all were added.
+    /// Adds IDs that are pending but no longer entries. IDs up to `before` were all added.
     fn add_absent(&mut self, before: StreamId) {
         let mut absent: Vec<StreamId> = Vec::new();
         for edit in &self.pending {
@@ -232,7 +232,7 @@ impl Range<'_> {
     }
 }
 
-/// An entry, or something in the place of one.
+/// Appends an entry, or a placeholder for one.
 fn add(key: &[u8], id: StreamId, fields: Option<StreamFields<'_>>, commands: &mut Commands<'_>) {
     let mut args = vec![Arg::from("XADD"), Arg::from(key), Arg::from(id)];
     match fields {
@@ -242,7 +242,7 @@ fn add(key: &[u8], id: StreamId, fields: Option<StreamFields<'_>>, commands: &mu
     commands.push(&args);
 }
 
-/// There is no entry up to this one.
+/// Removes all entries up to this one.
 fn trim(key: &[u8], through: StreamId, commands: &mut Commands<'_>) {
     match through.next() {
         Some(first) => push!(commands, "XTRIM", key, "MINID", first),

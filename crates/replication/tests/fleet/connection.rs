@@ -1,28 +1,28 @@
-//! A connection of a replica to the server that it follows, with the bytes that are on their way.
+//! A connection of a replica to the server that it follows, with the bytes in flight.
 
 use tierce_replication::backlog::{Reader, Taken};
-use tierce_replication::link::{Introduction, Link, Place};
+use tierce_replication::link::{Introduction, Link, Position};
 
 pub(crate) struct Connection {
     pub(crate) link: Link,
-    /// On their way to the replica.
+    /// Bytes in flight to the replica.
     pub(crate) down: Vec<u8>,
-    /// On their way to the primary.
+    /// Bytes in flight to the primary.
     up: Vec<u8>,
-    /// What the primary has got of a request.
+    /// Received part of a request at the primary.
     request: Vec<u8>,
-    /// Where the primary reads the stream for it.
+    /// Reader of the primary's stream for this replica.
     pub(crate) reader: Option<Reader>,
-    /// A full copy that arrives.
-    pub(crate) copy: Option<(Place, Vec<u8>)>,
+    /// Full copy that is arriving.
+    pub(crate) copy: Option<(Position, Vec<u8>)>,
 }
 
 impl Connection {
-    /// A replica connects, and asks for the stream from this place on.
-    pub(crate) fn new(place: Place) -> Self {
+    /// Connects a replica, which asks for the stream from this position on.
+    pub(crate) fn new(position: Position) -> Self {
         let introduction = Introduction { port: 1, ..Introduction::default() };
         Self {
-            link: Link::new(&introduction, Some(place)),
+            link: Link::new(&introduction, Some(position)),
             down: Vec::new(),
             up: Vec::new(),
             request: Vec::new(),
@@ -31,12 +31,12 @@ impl Connection {
         }
     }
 
-    /// Takes so many bytes at most that are on their way to the replica.
+    /// Takes at most `max` of the bytes in flight to the replica.
     pub(crate) fn arrive(&mut self, max: usize) -> Vec<u8> {
         self.down.drain(..max.min(self.down.len())).collect()
     }
 
-    /// Lets so many bytes at most arrive at the primary. The requests that are complete with them.
+    /// Lets at most `max` bytes arrive at the primary. Returns the requests that are complete then.
     pub(crate) fn requests(&mut self, max: usize) -> Vec<Vec<Vec<u8>>> {
         self.up.extend(self.link.take_output());
         let arrived = self.up.drain(..max.min(self.up.len()));
@@ -49,13 +49,13 @@ impl Connection {
         requests
     }
 
-    /// Sends some of the stream. `false` if the bytes that it lacks are gone.
+    /// Sends some of the stream. Returns false if the bytes that the replica needs are gone.
     pub(crate) fn send(&mut self, max: usize) -> bool {
         let Some(reader) = &mut self.reader else { return true };
         reader.take(max, &mut self.down) != Taken::Lost
     }
 
-    /// Whether nothing is on its way, and nothing is to be sent.
+    /// Returns true if no bytes are in flight or pending.
     pub(crate) fn is_quiet(&mut self) -> bool {
         self.up.extend(self.link.take_output());
         let is_sent = self.reader.as_ref().is_none_or(|reader| reader.lag() == Some(0));
@@ -63,7 +63,7 @@ impl Connection {
     }
 }
 
-/// A request at the beginning of `bytes`, if it is complete, and its length. Links send well-formed ones.
+/// Returns the request at the front of `bytes` and its length, if it is complete. Links send well-formed ones.
 fn request(bytes: &[u8]) -> Option<(Vec<Vec<u8>>, usize)> {
     let mut at = 0;
     let count = header(bytes, &mut at)?;
@@ -76,7 +76,7 @@ fn request(bytes: &[u8]) -> Option<(Vec<Vec<u8>>, usize)> {
     (at <= bytes.len()).then_some((words, at))
 }
 
-/// The number in a line such as `*3` or `$5`.
+/// Returns the number in a line such as `*3` or `$5`.
 fn header(bytes: &[u8], at: &mut usize) -> Option<usize> {
     let line = bytes.get(*at..)?;
     let end = line.iter().position(|byte| *byte == b'\n')?;

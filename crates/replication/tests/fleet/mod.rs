@@ -1,21 +1,22 @@
-//! A fleet of primaries and replicas, also of replicas of replicas, in a simulation without clocks and sockets.
+//! Simulates a fleet of primaries and replicas, including replicas of replicas, without clocks and sockets.
 //!
-//! The decisions are those of the crate: [`Identity`](tierce_replication::identity::Identity) says who may continue,
-//! [`Backlog`](tierce_replication::backlog::Backlog) has the bytes, and [`Link`](tierce_replication::link::Link) reads
-//! them. Around them is the least that a server adds (`server`): when it changes its name, its place and its backlog.
+//! The decisions are those of the crate: [`Identity`](tierce_replication::identity::Identity) decides which replica
+//! may continue, [`Backlog`](tierce_replication::backlog::Backlog) has the bytes, and
+//! [`Link`](tierce_replication::link::Link) reads them. `server` adds the minimal logic around them: when it
+//! changes its id, its position and its backlog.
 //!
-//! * `truth`: the data that belong to each place of each stream.
+//! * `truth`: the data that belong to each position in each stream.
 //! * `server`: one server.
-//! * `connection`: a connection between two, with the bytes on their way.
-//! * `world`: all of them, and what happens to them.
+//! * `connection`: a connection between two servers, with the bytes in flight.
+//! * `world`: all servers and connections, and the events.
 //!
-//! **What must hold**, after each step:
-//! - The data of a server are exactly those of its place.
-//! - No two histories have the same place.
-//! - `CONTINUE` is given only where both histories agree.
+//! **Guarantees** after each step:
+//! - The data of a server are exactly those of its position.
+//! - No two histories share a position.
+//! - `CONTINUE` is given only if both histories agree.
 //! - Once nothing fails any more, all servers get the same data.
 //!
-//! Each rule of a server can be left out ([`Fault`]); the simulation has to notice.
+//! Each rule of a server can be omitted ([`Fault`]); the simulation must detect that.
 
 mod connection;
 mod server;
@@ -26,38 +27,38 @@ use tierce_harness::effort;
 
 use self::world::{Seen, World};
 
-/// A rule that is left out.
+/// Omitted rule.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Fault {
-    /// A replica may continue from the previous name at any offset.
+    /// A replica may continue from the previous id at any offset.
     PreviousNameHasNoEnd,
-    /// Offsets alone decide, and not names.
+    /// Only offsets are compared, not ids.
     NamesAreNotCompared,
-    /// A full copy leaves the backlog as it is.
+    /// A full copy does not change the backlog.
     BacklogSurvivesCopies,
-    /// A promoted replica keeps the name of its stream.
+    /// A promoted replica keeps the id of its stream.
     PromotionKeepsName,
-    /// A primary that has lost the end of its log keeps the name of its stream.
+    /// A primary that lost the end of its log keeps the id of its stream.
     LossKeepsName,
-    /// A replica does not take over the name that comes with `CONTINUE`.
+    /// A replica does not take over the id that comes with `CONTINUE`.
     NewNameIsIgnored,
-    /// The place advances inside of a transaction.
+    /// The position advances inside a transaction.
     PlaceInsideTransactions,
-    /// A replica passes on a transaction before it is complete.
+    /// A replica passes on an incomplete transaction.
     TransactionsPassedOnInPieces,
-    /// Its replicas stay connected to a server that is promoted.
+    /// The replicas of a server stay connected when it is promoted.
     ReplicasStayAtPromotion,
-    /// They stay connected to a replica whose stream gets another name.
+    /// The replicas of a replica stay connected when its stream gets another id.
     ReplicasStayAtNewName,
-    /// A full copy counts when it begins.
+    /// A full copy takes effect when it begins.
     CopyCountsBeforeItsEnd,
-    /// After a power cut the place is that of data that were lost.
+    /// After a power cut the position is that of lost data.
     PlaceOutlivesData,
     /// Empty lines are not counted.
     EmptyLinesDoNotCount,
-    /// The database that is selected at the place of a full copy is not a part of it.
+    /// A full copy does not contain the selected database.
     CopyWithoutDatabase,
-    /// A promoted replica takes for granted that the first database is selected.
+    /// A promoted replica assumes that the first database is selected.
     PromotionSelectsNothing,
     /// The stream behind a copy begins later than the copy.
     StreamBeginsLate,
@@ -82,10 +83,10 @@ const FAULTS: [Fault; 16] = [
     Fault::StreamBeginsLate,
 ];
 
-/// Seeds in an ordinary test run.
+/// Number of seeds in an ordinary test run.
 const SEEDS: u64 = 500;
 
-/// So many seeds at most until a fault is found.
+/// Upper bound of seeds until a fault is found.
 const SEEDS_OF_FAULT: u64 = 2_000;
 
 #[test]

@@ -1,4 +1,4 @@
-//! One server: its data, the name and the place of its stream, and its backlog.
+//! One server: its data, the id and the position of its stream, and its backlog.
 //!
 //! The backlog of a replica is the stream of its primary, byte by byte, so that it can have replicas of its own. A
 //! transaction enters it as a whole: its bytes count when its data do.
@@ -8,23 +8,23 @@ use std::sync::Arc;
 use tierce_harness::Random;
 use tierce_replication::backlog::Backlog;
 use tierce_replication::identity::{Identity, ReplicationId};
-use tierce_replication::link::Place;
+use tierce_replication::link::Position;
 
 use super::Fault;
 use super::truth::{Data, Truth};
 
-/// Databases.
+/// Number of databases.
 const DBS: usize = 3;
 
-/// So much of the past is kept, and whole blocks of it.
+/// Number of past bytes that are kept, rounded up to whole blocks.
 const KEPT_BYTES: usize = 1 << 10;
 
-/// What a server has at a place of a stream, and what of it is on its device.
+/// State of a server at a position in a stream, in memory or on disk.
 #[derive(Clone)]
 pub(crate) struct State {
     pub(crate) data: Data,
-    pub(crate) place: Place,
-    /// The database that the stream has selected at the place.
+    pub(crate) position: Position,
+    /// Database that the stream has selected at this position.
     db: u8,
 }
 
@@ -33,23 +33,23 @@ pub(crate) struct Server {
     on_device: State,
     pub(crate) identity: Identity,
     pub(crate) backlog: Arc<Backlog>,
-    /// Which server it follows.
+    /// Number of the server that it follows.
     pub(crate) primary: Option<usize>,
-    /// As a primary it has to say which database its next write is in.
+    /// True if a primary must send a `SELECT` before its next write.
     must_select: bool,
-    /// As a replica: bytes of the stream that do not count yet.
+    /// On a replica: bytes of the stream that do not count yet.
     pending: Vec<u8>,
-    /// The writes of a transaction that is not complete, and the database selected in it.
+    /// Writes of an incomplete transaction, and the database selected in it.
     transaction: Option<(Vec<(u8, u64)>, u8)>,
     fault: Option<Fault>,
 }
 
 impl Server {
-    /// A primary without data.
+    /// Returns a primary without data.
     pub(crate) fn new(truth: &mut Truth, offset: u64, fault: Option<Fault>) -> Self {
         let id = truth.name(None);
-        let state = State { data: Data::default(), place: Place { id, offset }, db: 0 };
-        truth.note(state.place, &state.data).expect("a new name");
+        let state = State { data: Data::default(), position: Position { id, offset }, db: 0 };
+        truth.note(state.position, &state.data).expect("a new name");
         Self {
             on_device: state.clone(),
             now: state,
@@ -67,13 +67,13 @@ impl Server {
         self.fault == Some(fault)
     }
 
-    /// A full copy of what it has.
+    /// Returns a full copy of its data.
     pub(crate) fn copy(&self) -> Vec<u8> {
         let db = if self.has(Fault::CopyWithoutDatabase) { 0 } else { self.now.db };
         self.now.data.to_file(db)
     }
 
-    /// As a primary it writes something.
+    /// Writes something, as a primary.
     pub(crate) fn write(&mut self, truth: &mut Truth, random: &mut Random) -> Result<(), String> {
         match random.below(12) {
             0 => return self.append(b"*1\r\n$4\r\nPING\r\n", truth),
@@ -102,11 +102,11 @@ impl Server {
     }
 
     fn append(&mut self, bytes: &[u8], truth: &mut Truth) -> Result<(), String> {
-        self.now.place.offset = self.backlog.append(bytes, 0);
-        truth.note(self.now.place, &self.now.data)
+        self.now.position.offset = self.backlog.append(bytes, 0);
+        truth.note(self.now.position, &self.now.data)
     }
 
-    /// As a replica it gets a command, with which the stream is known up to `offset`.
+    /// Handles a command, as a replica. With it the stream is known up to `offset`.
     pub(crate) fn command(&mut self, args: &[Vec<u8>], bytes: &[u8], offset: u64) {
         self.take(bytes);
         let number = || args.get(1).and_then(|text| std::str::from_utf8(text).ok()?.parse().ok());
@@ -124,17 +124,17 @@ impl Server {
             _ => {}
         }
         if self.transaction.is_none() || self.has(Fault::PlaceInsideTransactions) {
-            self.now.place.offset = offset;
+            self.now.position.offset = offset;
             self.count();
         }
     }
 
-    /// As a replica it gets empty lines.
+    /// Handles empty lines, as a replica.
     pub(crate) fn blank(&mut self, bytes: &[u8]) {
         self.take(bytes);
         if self.transaction.is_none() {
             let counts = !self.has(Fault::EmptyLinesDoNotCount);
-            self.now.place.offset += if counts { bytes.len() as u64 } else { 0 };
+            self.now.position.offset += if counts { bytes.len() as u64 } else { 0 };
             self.count();
         }
     }
@@ -146,7 +146,7 @@ impl Server {
         }
     }
 
-    /// What was pending counts.
+    /// Counts the pending bytes.
     fn count(&mut self) {
         if !self.pending.is_empty() {
             self.backlog.append(&self.pending, 0);
@@ -158,55 +158,55 @@ impl Server {
         self.transaction.is_some()
     }
 
-    /// Its link is over: what did not count is gone.
+    /// Loses the link; pending bytes that do not count are dropped.
     pub(crate) fn lose_link(&mut self) {
         self.pending.clear();
         self.transaction = None;
     }
 
-    /// A full copy begins to arrive.
-    pub(crate) fn begin_copy(&mut self, place: Place) {
+    /// Begins a full copy.
+    pub(crate) fn begin_copy(&mut self, position: Position) {
         if self.has(Fault::CopyCountsBeforeItsEnd) {
-            self.take_place(place);
+            self.take_place(position);
         }
     }
 
-    /// A full copy is there.
-    pub(crate) fn load(&mut self, place: Place, file: &[u8]) -> Result<(), String> {
+    /// Loads a complete full copy.
+    pub(crate) fn load(&mut self, position: Position, file: &[u8]) -> Result<(), String> {
         let (data, db) = Data::of_file(file).ok_or("a full copy that is none")?;
         (self.now.data, self.now.db) = (data, db);
-        self.take_place(place);
+        self.take_place(position);
         Ok(())
     }
 
-    fn take_place(&mut self, place: Place) {
-        self.now.place = place;
-        self.identity = Identity::new(place.id);
+    fn take_place(&mut self, position: Position) {
+        self.now.position = position;
+        self.identity = Identity::new(position.id);
         if !self.has(Fault::BacklogSurvivesCopies) {
-            self.backlog.restart(place.offset);
+            self.backlog.restart(position.offset);
         }
     }
 
-    /// The stream goes on, perhaps with another name. Whether it has one.
-    pub(crate) fn go_on(&mut self, place: Place) -> bool {
-        if place.id == self.identity.id || self.has(Fault::NewNameIsIgnored) {
+    /// Continues the stream at `position`. Returns true if its id has changed.
+    pub(crate) fn go_on(&mut self, position: Position) -> bool {
+        if position.id == self.identity.id || self.has(Fault::NewNameIsIgnored) {
             return false;
         }
-        self.rename(place.id);
+        self.rename(position.id);
         true
     }
 
     fn rename(&mut self, id: ReplicationId) {
-        self.identity = self.identity.renamed(id, self.now.place.offset);
-        self.now.place.id = id;
+        self.identity = self.identity.renamed(id, self.now.position.offset);
+        self.now.position.id = id;
     }
 
-    /// It becomes a primary.
+    /// Promotes the server to a primary.
     pub(crate) fn promote(&mut self, truth: &mut Truth) {
         self.lose_link();
         self.primary = None;
         if !self.has(Fault::PromotionKeepsName) {
-            let id = truth.name(Some(self.now.place));
+            let id = truth.name(Some(self.now.position));
             self.rename(id);
         }
         self.must_select = true;
@@ -215,18 +215,18 @@ impl Server {
         }
     }
 
-    /// It follows another one from now on, and asks for the rest of the stream that it has.
+    /// Follows another server from now on, and asks it for the rest of the present stream.
     pub(crate) fn follow(&mut self, primary: usize) {
         self.lose_link();
         self.primary = Some(primary);
     }
 
-    /// What it has is on its device now.
+    /// Syncs its state to disk.
     pub(crate) fn sync(&mut self) {
         self.on_device = self.now.clone();
     }
 
-    /// It starts again, with what is on its device if the power failed.
+    /// Restarts the server; after a power cut, with the state on disk.
     pub(crate) fn restart(
         &mut self,
         is_power_cut: bool,
@@ -235,10 +235,10 @@ impl Server {
     ) -> Result<(), String> {
         self.lose_link();
         if is_power_cut {
-            let place = self.now.place;
+            let position = self.now.position;
             self.now = self.on_device.clone();
             if self.has(Fault::PlaceOutlivesData) {
-                self.now.place = place;
+                self.now.position = position;
             }
         }
         let is_same = match self.primary {
@@ -246,18 +246,18 @@ impl Server {
             None => keeps_name && (!is_power_cut || self.has(Fault::LossKeepsName)),
         };
         if !is_same {
-            self.now.place.id = truth.name(None);
-            truth.note(self.now.place, &self.now.data)?;
+            self.now.position.id = truth.name(None);
+            truth.note(self.now.position, &self.now.data)?;
         }
         self.sync();
         self.must_select = true;
-        self.identity = Identity::new(self.now.place.id);
-        self.backlog = Backlog::new(self.now.place.offset, KEPT_BYTES);
+        self.identity = Identity::new(self.now.position.id);
+        self.backlog = Backlog::new(self.now.position.offset, KEPT_BYTES);
         Ok(())
     }
 }
 
-/// A command as it is in a stream.
+/// Returns a command as the bytes of a stream.
 fn command(words: &[&[u8]]) -> Vec<u8> {
     let mut bytes = format!("*{}\r\n", words.len()).into_bytes();
     for word in words {

@@ -1,11 +1,11 @@
-//! What is true: the data that belong to each place of each stream.
+//! Reference model: the data that belong to each position in each stream.
 
 use std::collections::HashMap;
 
 use tierce_replication::identity::{ID_LEN, ReplicationId};
-use tierce_replication::link::Place;
+use tierce_replication::link::Position;
 
-/// The data of a server: all writes that it has applied, each with its database.
+/// Data of a server: all writes that it has applied, each with its database.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Data {
     writes: Vec<(u8, u64)>,
@@ -19,7 +19,7 @@ impl Data {
         self.digest = mixed.wrapping_mul(0x9e37_79b9_7f4a_7c15).wrapping_add(1);
     }
 
-    /// The data as a file, with the database that is selected at their place.
+    /// Returns the data as a file, with the database that is selected at their position.
     pub(crate) fn to_file(&self, db: u8) -> Vec<u8> {
         let mut file = vec![db];
         for (db, number) in &self.writes {
@@ -40,8 +40,8 @@ impl Data {
     }
 }
 
-/// Where a stream got its name: from this one at this offset.
-type Parent = Option<Place>;
+/// Origin of a stream id: the earlier id, and the offset of the change.
+type Parent = Option<Position>;
 
 #[derive(Default)]
 pub(crate) struct Truth {
@@ -51,7 +51,7 @@ pub(crate) struct Truth {
 }
 
 impl Truth {
-    /// A name that no stream has had.
+    /// Returns an id that no stream has had.
     pub(crate) fn name(&mut self, parent: Parent) -> ReplicationId {
         let mut bytes = [0; ID_LEN / 2];
         bytes[..8].copy_from_slice(&(self.names.len() as u64 + 1).to_le_bytes());
@@ -60,34 +60,34 @@ impl Truth {
         id
     }
 
-    /// The number of the next write.
+    /// Returns the number of the next write.
     pub(crate) fn next_write(&mut self) -> u64 {
         self.writes += 1;
         self.writes
     }
 
-    /// A primary has these data at this place.
-    pub(crate) fn note(&mut self, place: Place, data: &Data) -> Result<(), String> {
-        match self.digests.insert((place.id, place.offset), data.digest) {
+    /// Records that a primary has these data at this position.
+    pub(crate) fn note(&mut self, position: Position, data: &Data) -> Result<(), String> {
+        match self.digests.insert((position.id, position.offset), data.digest) {
             Some(other) if other != data.digest => {
-                Err(format!("two histories have the place {place}"))
+                Err(format!("two histories have the place {position}"))
             }
             _ => Ok(()),
         }
     }
 
-    /// Whether these are the data of this place.
-    pub(crate) fn check(&self, place: Place, data: &Data) -> Result<(), String> {
-        let mut of = place;
+    /// Checks that these are the data of this position.
+    pub(crate) fn check(&self, position: Position, data: &Data) -> Result<(), String> {
+        let mut of = position;
         while let Some(Some(parent)) = self.names.get(&of.id)
             && of.offset <= parent.offset
         {
             of.id = parent.id;
         }
         match self.digests.get(&(of.id, of.offset)) {
-            None => Err(format!("no history has the place {place}")),
+            None => Err(format!("no history has the place {position}")),
             Some(digest) if *digest == data.digest => Ok(()),
-            Some(_) => Err(format!("the data are not those of the place {place}")),
+            Some(_) => Err(format!("the data are not those of the place {position}")),
         }
     }
 }

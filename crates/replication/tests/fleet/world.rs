@@ -1,30 +1,30 @@
-//! All servers and their connections, and what happens to them.
+//! All servers and their connections, and the events.
 
 use tierce_harness::Random;
 use tierce_replication::identity::{Identity, Previous, Refusal, Wish};
-use tierce_replication::link::{Event, LinkError, Place};
+use tierce_replication::link::{Event, LinkError, Position};
 
 use super::Fault;
 use super::connection::Connection;
 use super::server::Server;
 use super::truth::Truth;
 
-/// Steps of a run.
+/// Number of steps of a run.
 const STEPS: usize = 600;
 
-/// Rounds in which everything arrives, until all servers must agree.
+/// Upper bound of rounds, with full delivery, until all servers must agree.
 const ROUNDS_MAX: usize = 100;
 
-/// How often something has happened.
+/// Number of times that each event has happened.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct Seen {
     copies: usize,
     /// Full copies that broke off.
     copies_cut: usize,
     continued: usize,
-    /// Under another name.
+    /// Continued under another id.
     renamed: usize,
-    /// By a server that is a replica itself.
+    /// Continued by a server that is a replica itself.
     continued_in_chains: usize,
     transactions_cut: usize,
     promotions: usize,
@@ -67,9 +67,9 @@ impl Seen {
 
 pub(crate) struct World {
     servers: Vec<Server>,
-    /// The connection of each replica to the server that it follows.
+    /// Connection of each replica to the server that it follows.
     connections: Vec<Option<Connection>>,
-    /// Between these two nothing arrives: the lower number first.
+    /// Pairs of servers without delivery between them: the lower number first.
     partitions: Vec<(usize, usize)>,
     truth: Truth,
     random: Random,
@@ -78,7 +78,7 @@ pub(crate) struct World {
 }
 
 impl World {
-    /// Three or four servers, of which each follows none or another one.
+    /// Returns three or four servers; each follows none or another one.
     pub(crate) fn new(seed: u64, fault: Option<Fault>) -> Self {
         let (mut random, mut truth) = (Random::new(seed), Truth::default());
         let count = 3 + random.below(2);
@@ -92,7 +92,7 @@ impl World {
         Self { servers, connections, partitions, truth, random, fault, seen }
     }
 
-    /// What has happened, or what must not.
+    /// Runs all steps. Returns the counts of events, or a violation.
     pub(crate) fn run(mut self) -> Result<Seen, String> {
         for step in 0..STEPS {
             self.step()
@@ -137,7 +137,7 @@ impl World {
         }
     }
 
-    /// A server follows another one from now on.
+    /// Makes a server follow another one.
     fn follow(&mut self, server: usize) {
         let other = self.random.below(self.servers.len());
         if other != server {
@@ -147,7 +147,7 @@ impl World {
         }
     }
 
-    /// Between a server and another one nothing arrives any more, or everything again.
+    /// Begins or ends a partition between a server and another one.
     fn part(&mut self, server: usize) {
         let other = self.random.below(self.servers.len());
         let pair = (server.min(other), server.max(other));
@@ -157,10 +157,10 @@ impl World {
         }
     }
 
-    /// The data of each server are those of its place.
+    /// Checks that the data of each server are those of its position.
     fn check(&self) -> Result<(), String> {
         self.servers.iter().enumerate().try_for_each(|(number, server)| {
-            let checked = self.truth.check(server.now.place, &server.now.data);
+            let checked = self.truth.check(server.now.position, &server.now.data);
             checked.map_err(|what| format!("server {number}: {what}"))
         })
     }
@@ -174,8 +174,8 @@ impl World {
 
     fn connect(&mut self, replica: usize) -> Result<(), String> {
         if self.connections[replica].is_none() && self.servers[replica].primary.is_some() {
-            let place = self.servers[replica].now.place;
-            self.connections[replica] = Some(Connection::new(place));
+            let position = self.servers[replica].now.position;
+            self.connections[replica] = Some(Connection::new(position));
         }
         Ok(())
     }
@@ -216,7 +216,7 @@ impl World {
         }
     }
 
-    /// Lets bytes arrive, in both directions, and sends more. At most so many of each.
+    /// Delivers at most `max` bytes in each direction, and sends more.
     fn move_bytes(&mut self, replica: usize, max: usize) -> Result<(), String> {
         let Some(primary) = self.servers[replica].primary else { return Ok(()) };
         if self.partitions.contains(&(replica.min(primary), replica.max(primary))) {
@@ -235,7 +235,7 @@ impl World {
         Ok(())
     }
 
-    /// What the primary says to a request.
+    /// Sends the primary's reply to a request.
     fn reply(
         &mut self,
         replica: usize,
@@ -257,7 +257,7 @@ impl World {
         Ok(())
     }
 
-    /// A replica that has no stream itself cannot give one.
+    /// Returns true if a server can serve a stream: a replica without a stream cannot.
     fn has_stream(&self, server: usize) -> bool {
         let connection = self.connections[server].as_ref();
         self.servers[server].primary.is_none()
@@ -285,9 +285,9 @@ impl World {
             Ok((offset, reader)) => {
                 self.seen.continued += 1;
                 self.seen.continued_in_chains += usize::from(server.primary.is_some());
-                self.seen.renamed += usize::from(self.servers[replica].now.place.id != id);
+                self.seen.renamed += usize::from(self.servers[replica].now.position.id != id);
                 self.truth
-                    .check(Place { id, offset }, &self.servers[replica].now.data)
+                    .check(Position { id, offset }, &self.servers[replica].now.data)
                     .map_err(|what| format!("server {replica} may continue: {what}"))?;
                 connection.down.extend(format!("+CONTINUE {id}\r\n").into_bytes());
                 connection.reader = Some(reader);
@@ -300,7 +300,7 @@ impl World {
                     Refusal::NotKept => self.seen.not_kept += 1,
                     Refusal::Asked => {}
                 }
-                let Place { offset, .. } = server.now.place;
+                let Position { offset, .. } = server.now.position;
                 let file = server.copy();
                 let head = format!("+FULLRESYNC {id} {offset}\r\n${}\r\n", file.len());
                 connection.down.extend(head.into_bytes());
@@ -332,7 +332,7 @@ impl World {
         identity.decide(wish, Some(server.backlog.offsets()))
     }
 
-    /// Bytes arrive at a replica. Whether the connection goes on.
+    /// Delivers bytes to a replica. Returns true if the connection continues.
     fn receive(
         &mut self,
         replica: usize,
@@ -347,19 +347,19 @@ impl World {
                 Ok(None) => return Ok(true),
                 Err(LinkError::NotNow(_)) => return Ok(false),
                 Err(error) => return Err(format!("the link of server {replica} fails: {error}")),
-                Ok(Some(Event::Copy(place))) => {
-                    server.begin_copy(place);
-                    connection.copy = Some((place, Vec::new()));
+                Ok(Some(Event::Copy(position))) => {
+                    server.begin_copy(position);
+                    connection.copy = Some((position, Vec::new()));
                 }
                 Ok(Some(Event::Payload(bytes))) => {
                     connection.copy.iter_mut().for_each(|(_, file)| file.extend(bytes));
                 }
                 Ok(Some(Event::CopyEnds)) => {
-                    if let Some((place, file)) = connection.copy.take() {
-                        server.load(place, &file)?;
+                    if let Some((position, file)) = connection.copy.take() {
+                        server.load(position, &file)?;
                     }
                 }
-                Ok(Some(Event::Continues(place))) => is_new = server.go_on(place),
+                Ok(Some(Event::Continues(position))) => is_new = server.go_on(position),
                 Ok(Some(Event::Command { args, bytes, offset })) => {
                     let args: Vec<_> = args.iter().map(<[u8]>::to_vec).collect();
                     server.command(&args, bytes, offset);
@@ -370,12 +370,12 @@ impl World {
                 self.disconnect_replicas(replica);
             }
             let server = &self.servers[replica];
-            let checked = self.truth.check(server.now.place, &server.now.data);
+            let checked = self.truth.check(server.now.position, &server.now.data);
             checked.map_err(|what| format!("server {replica}: {what}"))?;
         }
     }
 
-    /// One server becomes the only primary, the others follow it or each other in a tree, and everything arrives.
+    /// Makes one server the only primary; the others follow it or each other in a tree, and everything arrives.
     fn heal(&mut self) -> Result<(), String> {
         self.partitions.clear();
         let count = self.servers.len();
@@ -408,7 +408,7 @@ impl World {
         self.check()?;
         let expected = self.servers[primary].now.clone();
         for (number, server) in self.servers.iter().enumerate() {
-            if server.now.place != expected.place || server.now.data != expected.data {
+            if server.now.position != expected.position || server.now.data != expected.data {
                 return Err(format!("server {number} is not where server {primary} is"));
             }
         }

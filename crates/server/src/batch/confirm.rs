@@ -4,10 +4,10 @@ use tierce_keyspace::ShardLocks;
 use tierce_net::{Flow, Io};
 
 use super::{BatchRunner, Progress};
+use crate::admission;
 use crate::caller::Caller;
 use crate::command::{Access, Command, Group};
 use crate::commands::replica_level::HeldReplies;
-use crate::gates;
 use crate::pipeline;
 use crate::session::Session;
 use crate::suspend::suspend_for_replicas;
@@ -17,14 +17,14 @@ impl<'k> BatchRunner<'k, '_> {
     pub(super) fn look_what_is_told(&mut self, caller: &mut Caller, input: &[u8]) {
         let tells_of_server = |args| {
             let command = pipeline::resolve(self.kernel, args);
-            command.is_ok_and(|command| gates::tells_of_server(command.spec))
+            command.is_ok_and(|command| admission::tells_of_server(command.spec))
         };
         let all = self.batch.iter(input).all(tells_of_server);
         caller.waits.logged.tells_of_server =
             *self.tells_of_server.insert(all && self.tells_of_server.unwrap_or(true));
     }
 
-    /// The length of the requests that were executed.
+    /// Returns the length of the executed requests.
     #[cold]
     pub(super) fn executed(&self, progress: &Progress) -> usize {
         let through = match progress {
@@ -38,7 +38,7 @@ impl<'k> BatchRunner<'k, '_> {
         if through == 0 { 0 } else { self.batch.end(through - 1) }
     }
 
-    /// Has the replies wait for replicas. The rest of the input waits behind these.
+    /// Makes the replies wait for replicas. The rest of the input waits behind them.
     #[cold]
     pub(super) fn wait_for_replicas(
         &mut self,
@@ -60,8 +60,8 @@ impl<'k> BatchRunner<'k, '_> {
         suspend_for_replicas(&mut caller.waits, self.kernel, &caller.client, io, held)
     }
 
-    /// Whether a command has to wait until the writes before it are confirmed: it may wait for something else, end the
-    /// connection, or change its terms.
+    /// Returns true if a command has to wait until the writes before it are confirmed: it may wait for something else,
+    /// end the connection, or change the durability level.
     #[inline]
     pub(super) fn waits_for_writes(&self, caller: &Caller, command: &Command) -> bool {
         self.held.has_writes
@@ -70,8 +70,8 @@ impl<'k> BatchRunner<'k, '_> {
             && !(caller.is_in_transaction() && command.is_queued())
     }
 
-    /// Whether what has just run has changed data that its reply tells of. One that waits for keys has no reply: what
-    /// it has made to wait, such as a consumer, is confirmed with the reply when there is one.
+    /// Returns true if the last command has changed data that its reply acknowledges. A command that waits for keys has
+    /// no reply: any change from before its wait, such as a new consumer, is confirmed with its later reply.
     #[cold]
     pub(super) fn has_written(
         &self,
@@ -79,7 +79,7 @@ impl<'k> BatchRunner<'k, '_> {
         locks: &mut ShardLocks<'k>,
         access: Access,
     ) -> bool {
-        // What is pending with the shard goes to the log.
+        // Pending changes of the shard go to the log.
         locks.release();
         let has_written = caller.has_written_unrecorded(self.kernel, access) | locks.take_logged();
         has_written && !caller.waits.is_for_keys()

@@ -1,4 +1,4 @@
-//! What a batch will need: lines of the cache, and values on disk.
+//! Prefetches the data that a batch will need: cache lines, and values on disk.
 
 use tierce_collections::same_bytes;
 use tierce_keyspace::{Busy, ShardLocks, prefetch_elements};
@@ -11,7 +11,7 @@ use crate::fetch::{self, PendingRead};
 use crate::pipeline;
 
 impl<'k> BatchRunner<'k, '_> {
-    /// Looks through the batch, and has the processor load what it will need.
+    /// Scans the batch, and prefetches the data that it will need.
     #[inline]
     pub(super) fn look_ahead(
         &mut self,
@@ -31,8 +31,8 @@ impl<'k> BatchRunner<'k, '_> {
         self.prefetch_elements(caller, locks, input, now_ms);
     }
 
-    /// Has fields or members loaded that the batch looks for, as far as it begins with calls of one
-    /// command for one key. That shard stays locked for the first of them.
+    /// Prefetches fields or members that the batch will look up, if it begins with calls of one command for one key.
+    /// That shard stays locked for the first of them.
     pub(super) fn prefetch_elements(
         &self,
         caller: &Caller,
@@ -63,9 +63,9 @@ impl<'k> BatchRunner<'k, '_> {
         }
     }
 
-    /// The values on disk that the request with this index needs, which is a call of `command`. If there
-    /// are any, then also those of requests behind it, so that the disk gets all of them at once. [`Busy`] if that is
-    /// not known, because another thread holds a shard of this request for long.
+    /// Returns the values on disk that the request with this index, a call of `command`, needs. If there are any, it
+    /// adds those of the requests behind it, so that the disk gets all reads at once. [`Busy`] if this is unknown,
+    /// because another thread locks a shard of this request for long.
     pub(super) fn pending_reads(
         &self,
         caller: &Caller,
@@ -90,8 +90,8 @@ impl<'k> BatchRunner<'k, '_> {
             if let Ok(command) = pipeline::resolve(self.kernel, args)
                 && caller.rights().check(command, args).is_ok()
             {
-                // Should another command select another database before, nothing worse happens than that
-                // values are fetched in vain.
+                // If another command selects another database before, the only harm is that values are fetched without
+                // need.
                 let db = caller.db;
                 let reads = &mut pending_reads;
                 if fetch::add_pending_reads_of_call(locks, db, command, args, now_ms, reads)

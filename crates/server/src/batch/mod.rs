@@ -1,5 +1,5 @@
 //! The requests that arrived together on one connection: parsed (here), prefetched (`look_ahead`), run in order
-//! (`run`), and confirmed where replies wait for that (`confirm`).
+//! (`run`), and confirmed if replies wait for that (`confirm`).
 
 mod confirm;
 mod look_ahead;
@@ -11,7 +11,7 @@ use std::sync::Arc;
 use tierce_keyspace::ShardLocks;
 use tierce_net::{Flow, Io};
 use tierce_output::Output;
-use tierce_wire::resp::{AuthState, Batch, Parsed, Status, parse_apart};
+use tierce_wire::resp::{AuthState, Batch, Parsed, Status, parse_with_side_buffer};
 
 use crate::caller::{Caller, ReplyMode};
 use crate::commands::replica_level::HeldReplies;
@@ -27,28 +27,28 @@ use crate::suspend::{hold, suspend};
 use crate::turn::Turn;
 use crate::waiting::Deferral;
 
-/// Requests parsed before the first of them is executed. Enough for the prefetches of a deep
-/// pipeline to overlap, and few enough for the spans to stay in the first-level cache.
+/// Maximum number of requests parsed before the first of them is executed. Enough for the prefetches of a deep pipeline
+/// to overlap, and few enough for the spans to stay in the L1 cache.
 const REQUESTS_MAX: usize = 128;
 
-/// Arguments of which so much has yet to arrive are received into a vector of their own, which a command
-/// that stores them keeps.
+/// Number of missing bytes from which on an argument is received into a side buffer, which a command that stores it
+/// keeps.
 const LARGE_ARG_BYTES_MIN: usize = 256 * 1024;
 
-/// Most bytes of a request with a large argument that stand around it. They are parsed anew with each piece
-/// that arrives of them; a request with more is put together again.
+/// Maximum number of bytes of a request around its large argument. They are parsed again with each piece of them that
+/// arrives; a request with more is put back together.
 const AROUND_LARGE_BYTES_MAX: usize = 64 * 1024;
 
-/// The last reply to a client that has more kept for it than it may: of one request, or behind MULTI.
+/// Last reply to a client that exceeds its limit of kept input: of one request, or after MULTI.
 const TOO_LARGE_TO_KEEP: &str = "ERR request exceeds client-query-buffer-limit";
 
-/// When a command is tried again that changes the role, while another thread holds it still.
+/// Delay before a role-changing command is tried again, while another thread locks the role.
 const RETRY_ROLE_AFTER_MS: i64 = 10;
 
-/// Requests from which on it pays to announce the elements that they look for.
+/// Number of requests from which on it pays to prefetch their elements.
 const ELEMENTS_MIN: usize = 4;
 
-/// Memory that the batches of one worker use one after the other.
+/// Memory that the batches of one worker reuse.
 pub struct BatchMemory {
     batch: Batch,
     plan: Plan,
@@ -64,7 +64,7 @@ impl Default for BatchMemory {
     }
 }
 
-/// Serves one connection for one turn.
+/// Server of one connection for one turn.
 pub struct BatchRunner<'k, 'w> {
     kernel: &'k Kernel,
     bodies: &'k Bodies,
@@ -73,24 +73,24 @@ pub struct BatchRunner<'k, 'w> {
     plan: &'w mut Plan,
     served: &'w mut Output,
     fetcher: &'w mut Fetcher,
-    /// The large argument of the only request that is in a vector of its own.
+    /// Large argument of the only request that has a side buffer.
     large: Option<Arc<Vec<u8>>>,
     turn: Turn,
     /// Replies that wait for replicas.
     held: &'w mut HeldReplies,
-    /// The requests of this turn ask for no data, as far as that counts and there are any.
+    /// True if the requests of this turn ask for no data; `None` if there are none, or it does not matter.
     tells_of_server: Option<bool>,
-    /// Clients that waited for keys were served; their replies are in the mail of their workers.
+    /// True if clients that waited for keys were served; their replies are in the mail of their workers.
     pub has_served: bool,
 }
 
-/// How far the execution of a batch got.
+/// Progress of the execution of a batch.
 enum Progress {
     /// All requests were executed.
     Through,
-    /// So were those up to this index, and the others have to wait until other connections had their turn.
+    /// The requests up to this index were executed. The others wait until other connections were served.
     Yielding { index: usize },
-    /// The request with this index is held back.
+    /// The request with this index is deferred.
     Held { index: usize, deferral: Deferral },
     /// The request with this index has to wait until replicas have confirmed the writes before it.
     Unconfirmed { index: usize },
@@ -103,7 +103,7 @@ enum Progress {
 }
 
 impl<'k, 'w> BatchRunner<'k, 'w> {
-    /// For a worker that counts in `counters`.
+    /// Creates a runner for a worker that counts in `counters`.
     #[inline]
     pub fn new(
         kernel: &'k Kernel,
@@ -132,19 +132,19 @@ impl<'k, 'w> BatchRunner<'k, 'w> {
     /// Executes all complete requests of the input, or as many as one turn allows.
     pub fn serve(&mut self, session: &mut Session, io: &mut Io<'_>) -> Flow {
         if session.caller.waits.is_for_reply() {
-            // A command that ran away now waits for keys.
+            // A command that was sent to another thread now waits for keys.
             return suspend(&session.caller.waits, io);
         }
         session.caller.waits.go_on();
         if session.caller.closing {
-            // What a transaction has done elsewhere that is through now.
+            // A transaction on another thread has closed the connection.
             return Flow::Close;
         }
-        if io.is_receiving_apart() {
+        if io.is_filling_side_buffer() {
             return Flow::Continue;
         }
-        if let Some((at, len)) = io.apart()
-            && let Some(flow) = self.serve_apart(session, io, at, len)
+        if let Some((at, len)) = io.side_buffer()
+            && let Some(flow) = self.serve_side_buffer(session, io, at, len)
         {
             return flow;
         }
@@ -198,7 +198,7 @@ impl<'k, 'w> BatchRunner<'k, 'w> {
             }
             match parsed.status {
                 Status::Full => {
-                    // One of these may have been the password.
+                    // One of these may have been the authentication.
                     if session.caller.authenticated {
                         io.set_output_class(output_class_of(&session.caller));
                     }
@@ -213,10 +213,10 @@ impl<'k, 'w> BatchRunner<'k, 'w> {
         }
     }
 
-    /// Executes the one request at the front of the input whose argument of `len` bytes at `at` was
-    /// received apart. Returns nothing when it is through and requests may follow.
+    /// Executes the one request at the front of the input whose argument of `len` bytes at `at` is in the side buffer.
+    /// Returns `None` when it is done and requests may follow.
     #[cold]
-    fn serve_apart(
+    fn serve_side_buffer(
         &mut self,
         session: &mut Session,
         io: &mut Io<'_>,
@@ -226,17 +226,18 @@ impl<'k, 'w> BatchRunner<'k, 'w> {
         let now_ms = io.now().unix_ms as i64;
         let (auth, _) = auth_state(&session.caller);
         let limits = self.kernel.request_limits(auth);
-        let Parsed { consumed, status } = parse_apart(io.input(), at, len, &limits, self.batch);
+        let Parsed { consumed, status } =
+            parse_with_side_buffer(io.input(), at, len, &limits, self.batch);
         match status {
             Status::Full => {}
             Status::NeedMore { .. } if io.input().len() > at + AROUND_LARGE_BYTES_MAX => {
-                io.join_apart();
+                io.join_side_buffer();
                 return Some(Flow::Yield);
             }
             Status::NeedMore { hint } => return Some(self.await_more(session, io, hint)),
             Status::Error(error) => return Some(self.refuse_input(session, io, &error)),
         }
-        let value = Arc::new(io.take_apart()?);
+        let value = Arc::new(io.take_side_buffer()?);
         self.large = Some(Arc::clone(&value));
         self.note_what_is_told(&mut session.caller, &value);
         let mut locks = self.kernel.keyspace.worker_locks(session.caller.client.conn.worker);
@@ -253,7 +254,7 @@ impl<'k, 'w> BatchRunner<'k, 'w> {
         }
         if let Progress::Held { .. } | Progress::Fetching { .. } = progress {
             let value = Arc::try_unwrap(value).expect("a request that has not run keeps nothing");
-            io.put_back_apart(at, value);
+            io.put_back_side_buffer(at, value);
         }
         match progress {
             Progress::Through | Progress::Yielding { .. } => {
@@ -276,7 +277,7 @@ impl<'k, 'w> BatchRunner<'k, 'w> {
         }
     }
 
-    /// Notes whether the requests of this turn ask for data, whose replies wait at the level `bucket`.
+    /// Notes if the requests of this turn ask for data, whose replies wait at the level `bucket`.
     #[inline]
     fn note_what_is_told(&mut self, caller: &mut Caller, input: &[u8]) {
         if self.kernel.bucket.is_on() && !self.batch.is_empty() {
@@ -284,8 +285,8 @@ impl<'k, 'w> BatchRunner<'k, 'w> {
         }
     }
 
-    /// Notes what the replies to the writes of a batch wait for, if it has any. `false` if the log could not take them, so
-    /// that they must not be acknowledged.
+    /// Notes what the replies to the writes of a batch wait for, if it has any. Returns false if the log failed to take
+    /// them, so that they must not be acknowledged.
     #[inline]
     fn commit(&self, caller: &mut Caller, locks: &mut ShardLocks<'k>) -> bool {
         if !locks.take_logged() && !self.held.has_writes {
@@ -295,7 +296,7 @@ impl<'k, 'w> BatchRunner<'k, 'w> {
         self.kernel.note_writes(&mut caller.waits.logged, asked, self.held.level).is_some()
     }
 
-    /// True if replies wait for replicas; if not, they are sent.
+    /// Returns true if replies wait for replicas; otherwise it sends them.
     #[inline]
     fn has_held(&mut self, io: &mut Io<'_>) -> bool {
         if !self.held.has_writes {
@@ -324,7 +325,7 @@ impl<'k, 'w> BatchRunner<'k, 'w> {
         hold(&mut session.caller.waits, self.kernel, deferral, io)
     }
 
-    /// The rest of the input is the beginning of a request.
+    /// Handles a rest of the input that is the beginning of a request.
     #[cold]
     fn await_more(&self, session: &Session, io: &mut Io<'_>, hint: usize) -> Flow {
         let waiting = io.input().len();
@@ -334,11 +335,11 @@ impl<'k, 'w> BatchRunner<'k, 'w> {
         }
         if hint >= LARGE_ARG_BYTES_MIN
             && (waiting + hint) as u64 <= max
-            && io.apart().is_none()
+            && io.side_buffer().is_none()
             && let Some((at, len)) = session.parser.announced(io.input())
             && at <= AROUND_LARGE_BYTES_MAX
         {
-            io.set_apart(at, len);
+            io.begin_side_buffer(at, len);
         } else if hint > 0 {
             io.expect(waiting + hint);
         }
@@ -346,8 +347,8 @@ impl<'k, 'w> BatchRunner<'k, 'w> {
     }
 }
 
-/// Chooses the limits of the next requests, and the number that is parsed together. Before authentication requests are
-/// small, and parsed one at a time, because the first may be the one that changes that.
+/// Returns the limits of the next requests, and the number parsed together. Before authentication, requests are small,
+/// and parsed one at a time, because the first may be the authentication.
 #[inline]
 fn auth_state(caller: &Caller) -> (AuthState, usize) {
     match caller.authenticated {
@@ -356,8 +357,8 @@ fn auth_state(caller: &Caller) -> (AuthState, usize) {
     }
 }
 
-/// A request without arguments has no reply, so `CLIENT REPLY SKIP` has skipped it: as in Redis. From a replica it is
-/// the sign that it loads its copy.
+/// Handles a request without arguments. It has no reply, so `CLIENT REPLY SKIP` has skipped it, as in Redis. From a
+/// replica it is the keepalive while it loads its copy.
 #[cold]
 fn skip_empty(caller: &mut Caller, now_ms: i64) {
     if let Some(replica) = caller.replica() {

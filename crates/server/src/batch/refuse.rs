@@ -1,4 +1,4 @@
-//! Replies to what does not come to run, and to clients that want none.
+//! Replies to requests that do not run, and to clients that want no replies.
 
 use tierce_net::{Flow, Io};
 use tierce_output::{Mark, Output};
@@ -13,7 +13,7 @@ use crate::session::Session;
 use crate::stats::Stat;
 
 impl<'k> BatchRunner<'k, '_> {
-    /// Answers what is no request.
+    /// Replies to input that is no request.
     #[cold]
     pub(super) fn refuse_input(
         &self,
@@ -27,7 +27,7 @@ impl<'k> BatchRunner<'k, '_> {
         self.close_with(session, io, &CommandError::text(format!("ERR {error}")))
     }
 
-    /// Closes a connection whose request may not become as large as it is.
+    /// Closes a connection whose request is larger than allowed.
     #[cold]
     pub(super) fn refuse_to_keep(&self, session: &Session, io: &mut Io<'_>) -> Flow {
         self.counters.add(Stat::QueryLimitDisconnections, 1);
@@ -38,7 +38,7 @@ impl<'k> BatchRunner<'k, '_> {
         self.close_with(session, io, &CommandError::new(TOO_LARGE_TO_KEEP))
     }
 
-    /// The last reply of a connection.
+    /// Writes the last reply of a connection.
     pub(super) fn close_with(
         &self,
         session: &Session,
@@ -54,7 +54,7 @@ impl<'k> BatchRunner<'k, '_> {
         Flow::Close
     }
 
-    /// Whether an unknown command is part of an HTTP request. A web page can make a browser send one here, with
+    /// Returns true if an unknown command is part of an HTTP request. A web page can make a browser send one here, with
     /// commands in its body, which must not run.
     #[cold]
     pub(super) fn is_of_browser(&self, caller: &Caller, args: Args<'_>) -> bool {
@@ -70,7 +70,7 @@ impl<'k> BatchRunner<'k, '_> {
         of_browser
     }
 
-    /// Replies to a request that does not come to run.
+    /// Replies to a request that does not run.
     #[cold]
     pub(super) fn refuse(&self, caller: &mut Caller, output: &mut Output, refused: Refused<'_>) {
         let refused = pipeline::refused_in_transaction(caller, refused);
@@ -94,7 +94,7 @@ impl<'k> BatchRunner<'k, '_> {
     }
 }
 
-/// What counts inputs that are refused by a limit; nothing counts those that are no requests at all.
+/// Returns the counter of inputs that exceed a limit; `None` for inputs that are no requests at all.
 pub(super) fn limit_of(error: &ProtocolError) -> Option<Stat> {
     match error {
         ProtocolError::InvalidMultibulkLength | ProtocolError::UnauthenticatedMultibulkLength => {
@@ -110,7 +110,7 @@ pub(super) fn limit_of(error: &ProtocolError) -> Option<Stat> {
     }
 }
 
-/// Takes back what was written since `from`, for a client that wants no replies.
+/// Removes the output written since `from`, for a client that wants no replies.
 #[cold]
 pub(super) fn mute(caller: &mut Caller, output: &mut Output, from: Option<Mark>) {
     if let Some(mark) = from

@@ -6,12 +6,12 @@ use tierce_wire::resp::Args;
 
 use super::refuse::mute;
 use super::{BatchRunner, Progress, RETRY_ROLE_AFTER_MS, TOO_LARGE_TO_KEEP};
+use crate::admission::{Admission, Barred};
 use crate::answer::Destination;
 use crate::blocking;
 use crate::caller::{Caller, ReplyMode};
 use crate::command::{Command, Flags};
 use crate::error::{CommandError, Interrupt};
-use crate::gates::{Barred, Gates};
 use crate::meter::{Meter, Timing};
 use crate::monitors;
 use crate::offload::Job;
@@ -22,7 +22,7 @@ use crate::slowlog;
 use crate::stats::Stat;
 use crate::waiting::{Awaited, Deferral, Obstacle};
 
-/// A request of the batch whose command is known.
+/// Request of the batch whose command is known.
 #[derive(Clone, Copy)]
 struct Current<'a, 'k> {
     index: usize,
@@ -32,8 +32,7 @@ struct Current<'a, 'k> {
 }
 
 impl<'k> BatchRunner<'k, '_> {
-    /// Executes the requests of the batch in order: for each the gates, what it needs from disk, its run
-    /// and its account.
+    /// Executes the requests of the batch in order: admission, values from disk, execution and accounting for each.
     pub(super) fn execute(
         &mut self,
         caller: &mut Caller,
@@ -50,21 +49,21 @@ impl<'k> BatchRunner<'k, '_> {
         locks.set_origin(caller.origin());
         let mut meter = Meter::start(self.kernel, self.counters);
         let until_nanos = self.turn.until(meter.read_nanos());
-        // What was published before these requests came precedes their replies.
+        // Messages published before these requests arrived precede their replies.
         let proto = caller.proto;
         caller.catch_up(&self.kernel.pubsub, output, proto);
-        // Read where they stay: to move them costs 14 instructions.
-        let mut gates = Gates::at(now_ms);
-        gates.reread(self.kernel, caller);
-        self.held.level = gates.level;
+        // Read in place: moving them costs 14 instructions.
+        let mut admission = Admission::at(now_ms);
+        admission.reread(self.kernel, caller);
+        self.held.level = admission.level;
         let commands = &self.kernel.commands;
         if caller.closing {
-            // Its user is gone.
+            // Its user was deleted.
             locks.release();
             return Progress::Closing;
         }
         let mut progress = Progress::Through;
-        // The last request that has run: its words stand for those that the meter has timed together.
+        // Last request that has run: its words stand for those that the meter has timed together.
         let mut ran = 0;
         for (index, args) in self.batch.iter(input).enumerate() {
             let planned = match self.batch.len() {
@@ -79,7 +78,8 @@ impl<'k> BatchRunner<'k, '_> {
                 }
                 continue;
             };
-            let passes_unseen = gates.are_open(command) || gates.are_open_to(caller, command, args);
+            let passes_unseen =
+                admission.are_open(command) || admission.are_open_to(caller, command, args);
             if self.held.level.is_some() {
                 if self.waits_for_writes(caller, command) {
                     progress = Progress::Unconfirmed { index };
@@ -90,7 +90,15 @@ impl<'k> BatchRunner<'k, '_> {
             let access = self.held.level.map(|_| caller.access_of(command, args));
             let request = || Current { index, command, args, planned };
             if !passes_unseen {
-                match self.pass_gates(request(), &gates, caller, locks, input, output, now_ms) {
+                match self.pass_admission(
+                    request(),
+                    &admission,
+                    caller,
+                    locks,
+                    input,
+                    output,
+                    now_ms,
+                ) {
                     Ok(true) => {}
                     Ok(false) => continue,
                     Err(ends) => {
@@ -106,7 +114,7 @@ impl<'k> BatchRunner<'k, '_> {
             if let Some(interrupt) = self.run(caller, locks, output, command, args, planned, now_ms)
             {
                 meter.take_back(timing);
-                match self.interrupted(request(), interrupt, &gates, caller, output, now_ms) {
+                match self.interrupted(request(), interrupt, &admission, caller, output, now_ms) {
                     None => continue,
                     Some(ends) => {
                         progress = ends;
@@ -145,12 +153,12 @@ impl<'k> BatchRunner<'k, '_> {
                 }
                 continue;
             }
-            if let Some(ends) = self.look_behind(request(), &mut gates, caller, locks, output) {
+            if let Some(ends) = self.look_behind(request(), &mut admission, caller, locks, output) {
                 progress = ends;
                 break;
             }
-            // With another level for those behind it, they are another batch.
-            if is_over || gates.level != self.held.level {
+            // Later requests have another level, so they are another batch.
+            if is_over || admission.level != self.held.level {
                 progress = Progress::Yielding { index };
                 break;
             }
@@ -165,29 +173,29 @@ impl<'k> BatchRunner<'k, '_> {
         progress
     }
 
-    /// Takes a request that does not pass unseen through the gates, the queue of a transaction, what it needs from disk.
-    /// `false` if it has its answer then, and does not run.
+    /// Takes a request that needs checks through admission, the queue of a transaction, and the fetch of values on
+    /// disk. Returns false if it has its reply then, and does not run.
     ///
     /// # Errors
-    /// When the batch ends before it.
+    /// If the batch ends before it.
     #[expect(clippy::too_many_arguments, reason = "the state of the batch")]
-    fn pass_gates(
+    fn pass_admission(
         &self,
         Current { index, command, args, planned }: Current<'_, 'k>,
-        gates: &Gates,
+        admission: &Admission,
         caller: &mut Caller,
         locks: &mut ShardLocks<'k>,
         input: &[u8],
         output: &mut Output,
         now_ms: i64,
     ) -> Result<bool, Progress> {
-        if !gates.are_open_to_queue(command) {
-            let verdict = gates.judge(self.kernel, caller, locks, command, args);
-            if gates.may_evict() {
-                // Evicted keys are told before the reply, as in Redis.
+        if !admission.are_open_to_queue(command) {
+            let decision = admission.check(self.kernel, caller, locks, command, args);
+            if admission.may_evict() {
+                // Evicted keys are reported before the reply, as in Redis.
                 self.tell(caller, locks, output);
             }
-            match verdict {
+            match decision {
                 Ok(()) => {}
                 Err(Barred::Refused(refused)) => {
                     self.refuse(caller, output, refused);
@@ -202,14 +210,15 @@ impl<'k> BatchRunner<'k, '_> {
             self.queue(caller, output, command, args, planned)?;
             return Ok(false);
         }
-        if gates.has_spilled && caller.waits.may_fetch() {
+        if admission.has_spilled && caller.waits.may_fetch() {
             match self.pending_reads(caller, locks, command, input, index, now_ms) {
                 Ok(pending_reads) if pending_reads.is_empty() => {}
                 Ok(pending_reads) => return Err(Progress::Fetching { index, pending_reads }),
                 Err(busy) => {
                     let request = Current { index, command, args, planned };
                     let interrupt = Interrupt::Busy(busy);
-                    let ends = self.interrupted(request, interrupt, gates, caller, output, now_ms);
+                    let ends =
+                        self.interrupted(request, interrupt, admission, caller, output, now_ms);
                     return ends.map_or(Ok(false), Err);
                 }
             }
@@ -217,20 +226,20 @@ impl<'k> BatchRunner<'k, '_> {
         Ok(true)
     }
 
-    /// Says how the batch ends at a request that did not come to its end, unless it has its answer, or goes on elsewhere
-    /// without its connection.
+    /// Returns how the batch ends at a request that did not complete; `None` if it has its reply, or continues
+    /// elsewhere without its connection.
     #[cold]
     fn interrupted(
         &self,
         Current { index, command, args, .. }: Current<'_, 'k>,
         interrupt: Interrupt,
-        gates: &Gates,
+        admission: &Admission,
         caller: &mut Caller,
         output: &mut Output,
         now_ms: i64,
     ) -> Option<Progress> {
         let refusal = self.kernel.busy_with_program(interrupt);
-        if gates.has_spilled && (interrupt == Interrupt::Long || refusal.is_some()) {
+        if admission.has_spilled && (interrupt == Interrupt::Long || refusal.is_some()) {
             // The next one may fetch values again.
             caller.waits.has_run();
         }
@@ -238,8 +247,8 @@ impl<'k> BatchRunner<'k, '_> {
             self.refuse(caller, output, Refused { command: Some(command), error });
             return None;
         }
-        // EXEC is shown behind what it runs.
-        if gates.watched && interrupt == Interrupt::Long && !command.is_exec() {
+        // EXEC is shown after the commands that it runs.
+        if admission.watched && interrupt == Interrupt::Long && !command.is_exec() {
             monitors::show(self.kernel, command, caller, args);
         }
         match interrupt {
@@ -249,8 +258,8 @@ impl<'k> BatchRunner<'k, '_> {
             }
             Interrupt::Busy(busy) => Some(Progress::Held { index, deferral: busy.into() }),
             Interrupt::Long => Some(Progress::Waiting { index }),
-            // A worker judges right before it runs.
-            Interrupt::Gate => Some(Progress::Unconfirmed { index }),
+            // A worker decides right before the request runs.
+            Interrupt::Admission => Some(Progress::Unconfirmed { index }),
             Interrupt::Role => {
                 let deferral = Deferral::At(Obstacle::Role, now_ms + RETRY_ROLE_AFTER_MS);
                 Some(Progress::Held { index, deferral })
@@ -262,40 +271,40 @@ impl<'k> BatchRunner<'k, '_> {
         }
     }
 
-    /// Does what follows a request that did not pass unseen: messages, changed gates, monitors. How the batch ends behind it,
-    /// if it does.
+    /// Finishes a request that needed checks: messages, changed admission state, monitors. Returns how the batch ends
+    /// after it, if it does.
     fn look_behind(
         &self,
         Current { index, command, args, .. }: Current<'_, 'k>,
-        gates: &mut Gates,
+        admission: &mut Admission,
         caller: &mut Caller,
         locks: &mut ShardLocks<'k>,
         output: &mut Output,
     ) -> Option<Progress> {
-        if gates.has_spilled {
+        if admission.has_spilled {
             caller.waits.has_run();
         }
-        // Messages that the command has led to follow its reply.
+        // Messages that the command has caused follow its reply.
         caller.end_caching(Some(command));
         self.tell(caller, locks, output);
         if !command.is_data_only {
-            gates.reread(self.kernel, caller);
+            admission.reread(self.kernel, caller);
         }
-        if gates.watched {
-            // Afterwards, so that SELECT is shown with the database it has led to, as by Redis.
+        if admission.watched {
+            // Afterwards, so that SELECT is shown with the new database, as by Redis.
             monitors::show(self.kernel, command, caller, args);
         }
         self.stops(caller, index)
     }
 
-    /// Tells the invalidations that changes have led to, and writes the caller's messages.
+    /// Sends the invalidations that changes have caused, and writes the caller's messages.
     fn tell(&self, caller: &mut Caller, locks: &mut ShardLocks<'k>, output: &mut Output) {
         tell_invalidated(locks);
         let proto = caller.proto;
         caller.catch_up(&self.kernel.pubsub, output, proto);
     }
 
-    /// The command of a request that is not simple; `None` if it has been answered.
+    /// Returns the command of a request that is not simple; `None` if it has been answered.
     #[inline(never)]
     pub(super) fn resolve(
         &self,
@@ -316,7 +325,7 @@ impl<'k> BatchRunner<'k, '_> {
         }
     }
 
-    /// How the batch ends behind this request, if it does.
+    /// Returns how the batch ends after this request, if it does.
     #[inline]
     pub(super) fn stops(&self, caller: &Caller, index: usize) -> Option<Progress> {
         if caller.closing {
@@ -356,13 +365,13 @@ impl<'k> BatchRunner<'k, '_> {
         let interrupt = Context::new(turn, request, locks, reply).run();
         match interrupt {
             None => {}
-            Some(Interrupt::Long) if self.held.has_writes => return Some(Interrupt::Gate),
+            Some(Interrupt::Long) if self.held.has_writes => return Some(Interrupt::Admission),
             Some(Interrupt::Long) => self.send_away(caller, output, command, args),
             Some(_) => return interrupt,
         }
         if caller.reply_mode != ReplyMode::On {
-            // What tells of subscriptions is no reply to CLIENT REPLY. A transaction that may do so has left out the
-            // rest.
+            // CLIENT REPLY does not suppress messages about subscriptions. A transaction that may contain them has left
+            // out the rest.
             let is_muted = command.is_exec() && caller.holds_messages();
             let is_reply = !command.spec.flags.contains(Flags::SUBSCRIBING) && !is_muted;
             mute(caller, output, muted_from.filter(|_| is_reply));
@@ -370,7 +379,7 @@ impl<'k> BatchRunner<'k, '_> {
         interrupt
     }
 
-    /// Has a request that takes too long here run elsewhere; its reply comes later.
+    /// Sends a request that takes too long here to another thread; its reply comes later.
     #[cold]
     pub(super) fn send_away(
         &self,
@@ -399,10 +408,10 @@ impl<'k> BatchRunner<'k, '_> {
         offload.push(Job { to, caller: away, command, room });
     }
 
-    /// Keeps a request for EXEC.
+    /// Queues a request for EXEC.
     ///
     /// # Errors
-    /// When the client may not have so much kept.
+    /// If this exceeds the client's limit of kept requests.
     #[inline(never)]
     pub(super) fn queue(
         &self,

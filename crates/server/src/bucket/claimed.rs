@@ -5,33 +5,34 @@ use tierce_engine::feed::{Follower, Reader};
 use tierce_keyspace::log::Unfinished;
 
 use super::lease::KeptOwner;
-use super::place::{Place, new_id};
+use super::position_file::{PositionFile, new_id};
 use super::settings::bytes_max;
 use super::tail;
 use crate::engine::Engine;
 
-/// One that was claimed, while the data are being loaded.
+/// Claimed log, while the data are being loaded.
 pub struct Claimed {
     pub(super) runtime: Runtime,
     pub(super) store: Store,
     pub(super) owner: KeptOwner,
-    pub(super) place: Place,
+    pub(super) position_file: PositionFile,
     pub(super) needs_base: bool,
-    /// What the log has behind the last place that both logs have, if what it lacks is searched for.
+    /// Records in the bucket's log behind the last common position (cut), if the missing ones are searched for.
     pub(super) sent: Option<Vec<Vec<u8>>>,
-    /// What the log lacks.
+    /// Local records that the bucket's log lacks.
     pub(super) tail: Vec<Vec<u8>>,
-    /// What ends the batches there that a crash has cut short: else each reader would wait for the rest for ever.
+    /// Records that end the batches which a crash left incomplete there: otherwise each reader would wait forever for
+    /// the rest.
     pub(super) gaps: Vec<Vec<u8>>,
     pub(super) follower: Option<Follower>,
-    /// The mark before everything that follows.
+    /// Mark before everything that follows.
     pub(super) mark: u64,
-    /// The log has changes that the directory lacks.
+    /// True if the log has changes that the directory lacks.
     pub(super) is_behind: bool,
 }
 
 impl Claimed {
-    /// Follows all changes from now on. To be called when the keys are loaded, and nothing has changed any.
+    /// Follows all changes from now on. Must be called after the keys are loaded, and before any change.
     pub(super) fn follow(&mut self, engine: &Engine) {
         self.follower = engine.follow(Reader::Bucket, bytes_max(&engine.config.settings()));
         let found = engine.durability.take_found();
@@ -50,17 +51,17 @@ impl Claimed {
     }
 }
 
-/// What ends the batches that have begun in the log behind a cut, which is in the middle of none.
+/// Returns the records that end the batches begun in the log behind a cut. A cut is never inside a batch.
 fn gaps_behind(sent: &[Vec<u8>], tail: &[Vec<u8>]) -> Vec<Vec<u8>> {
     let mut unfinished = Unfinished::default();
     for record in sent.iter().chain(tail) {
-        // Whoever applies it finds that it is none.
+        // An invalid record is reported when it is applied.
         let _ = unfinished.operations(record);
     }
     unfinished.gaps()
 }
 
-/// The id of a mark, which no other one of this directory has.
+/// Returns the id of a mark, unique in this directory.
 pub(super) fn new_mark() -> u64 {
     (u128::from_le_bytes(new_id()) as u64).max(1)
 }

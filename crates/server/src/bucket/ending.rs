@@ -1,13 +1,13 @@
-//! How the thread of a bucket is asked for its end.
+//! The request to end the thread of a bucket.
 
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::Duration;
 
-/// Asks the thread for its end.
+/// Request to end the thread.
 #[derive(Debug, Default)]
 pub(super) struct Ending {
     pub(super) is_asked: AtomicBool,
-    /// Milliseconds that the end of the server has waited for clients before.
+    /// Milliseconds that the shutdown has waited for clients before.
     pub(super) spent_ms: AtomicU64,
 }
 

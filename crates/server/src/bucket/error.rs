@@ -1,48 +1,48 @@
-//! Why a server cannot start with its bucket.
+//! Errors that keep a server from starting with its bucket.
 
 use super::plan::Refusal;
 use crate::engine::OpenError;
 
-/// Why a server cannot start with its bucket.
+/// Reason why a server cannot start with its bucket.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum BucketError {
-    /// The store, or what is in it.
+    /// The store or its contents are unusable.
     #[error("bucket {url}: {error}")]
     Store {
-        /// Where it is.
+        /// URL of the store.
         url: String,
-        /// What is wrong.
+        /// The error.
         error: tierce_bucket::Error,
     },
     /// The directory and the log do not belong together.
     #[error("bucket {url}: {refusal}")]
     Refused {
-        /// Where it is.
+        /// URL of the store.
         url: String,
-        /// Why not.
+        /// The reason.
         refusal: Refusal,
     },
-    /// What was restored has no place in this server.
+    /// The restored data do not fit into this server.
     #[error("bucket {url}: {reason}")]
     Content {
-        /// Where it is.
+        /// URL of the store.
         url: String,
-        /// What is wrong.
+        /// The reason.
         reason: String,
     },
-    /// The data directory.
+    /// The data directory cannot be opened.
     #[error(transparent)]
     Open(#[from] OpenError),
-    /// The settings.
+    /// The settings are invalid.
     #[error("{0}")]
     Settings(String),
-    /// The system.
+    /// The system reported an error.
     #[error("bucket: {0}")]
     Io(#[from] std::io::Error),
 }
 
-/// An error that names the URL itself.
+/// Converts an error that contains the URL itself.
 pub(super) fn unusable(error: tierce_bucket::Error) -> BucketError {
     BucketError::Settings(error.to_string())
 }

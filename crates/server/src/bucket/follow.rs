@@ -1,18 +1,19 @@
-//! The thread of a server that does not own the log: it applies what the owner appends, and takes over when the owner
-//! has released the log or its lease is over.
+//! The thread of a server that does not own the log. It applies the records that the owner appends. It takes over when
+//! the owner has released the log or the owner's lease has expired.
 //!
-//! Clients read meanwhile; the role keeps them from writing. What is applied goes into the local log, with the number
-//! of the object that it reaches ([`LiveReplay`]). So a follower that starts again goes on there, and one that takes
-//! over has in its local log what the bucket has, and goes on without a snapshot.
+//! Meanwhile clients read; the role keeps them from writing. Applied changes go into the local log, with the number of
+//! the object they come from ([`LiveReplay`]). So a follower that restarts continues there. One that takes over has the
+//! bucket's data in its local log, and continues without a snapshot.
 //!
-//! **Invariant**: between the last object that is applied and this server's CLAIM is nothing that is not applied.
+//! **Invariant**: there is no unapplied object between the last applied object and this server's CLAIM.
 //!
-//! **Invariant**: behind a base nothing is applied or claimed before that is loaded: it has changes that no object has.
+//! **Invariant**: nothing behind a base is applied or claimed before the base is loaded: it has changes that no object
+//! has.
 //!
-//! **Invariant**: what is before this server's CLAIM is on the local device before that is put.
+//! **Invariant**: everything before this server's CLAIM is on the local device before the CLAIM is put.
 //!
-//! **Invariant**: nothing is taken over because the store does not answer. Whether a lease is over is asked when the
-//! store has just said that there is nothing new.
+//! **Invariant**: an unreachable store never causes a takeover. The lease is checked only after the store has just
+//! reported that there is nothing new.
 
 mod replace;
 mod tell;
@@ -27,15 +28,15 @@ use tierce_bucket::{
     Store, System,
 };
 use tierce_keyspace::log::{LiveReplay, Unfinished};
-use tierce_keyspace::{DbIndex, STREAM_NAME_LEN, StreamPlace};
+use tierce_keyspace::{DbIndex, STREAM_NAME_LEN, StreamPosition};
 use tokio::time::timeout;
 
 use super::claimed::{Claimed, new_mark};
 use super::ending::Ending;
 use super::error::BucketError;
 use super::lease::{self, KeptOwner};
-use super::place::{Known, Place, new_id};
 use super::plan::Start;
+use super::position_file::{Known, PositionFile, new_id};
 use super::settings::{address, claim_of};
 use super::spool::Content;
 use super::{Looked, restore};
@@ -45,29 +46,29 @@ use crate::message::Notice;
 use crate::server::Server;
 use tell::{is_down, note_end, owner_of};
 
-/// How often the thread looks around, if nothing comes.
+/// Polling interval of the thread when nothing arrives.
 const TICK: Duration = Duration::from_millis(100);
 
-/// A CLAIM that has no outcome after this is told.
+/// Time after which a CLAIM without an outcome is logged.
 const ANSWER_MAX: Duration = Duration::from_secs(5);
 
-/// After a failure of the store, it is asked again not earlier.
+/// Delay before the store is asked again after a failure.
 const RETRY_AFTER: Duration = Duration::from_secs(1);
 
-/// The same, if what the log has cannot be applied: then all of it is loaded, which costs requests.
+/// Delay before a full reload, which costs requests, if the log cannot be applied.
 const RELOAD_AFTER: Duration = Duration::from_secs(30);
 
-/// A server that will follow, while its data are being loaded.
+/// Server that will follow, while its data are being loaded.
 pub struct Joining {
     runtime: Runtime,
     store: Store,
-    place: Place,
+    position_file: PositionFile,
     end: End,
     is_forced: bool,
-    /// Of the role.
+    /// Number of the role.
     number: u64,
     from: From,
-    /// What `from` has begun and not completed.
+    /// Batches that `from` has begun and not completed.
     unfinished: Unfinished,
 }
 
@@ -79,20 +80,23 @@ impl Joining {
         opening: &mut Opening,
         start: Start,
     ) -> Result<Self, BucketError> {
-        let Looked { runtime, store, mut place, end, is_forced } = looked;
+        let Looked { runtime, store, mut position_file, end, is_forced } = looked;
         let failed = |error| BucketError::Store { url: store.url().to_owned(), error };
         let now_ms = unix_ms();
         if start == Start::Diverged {
-            put_aside(server, &place, now_ms)?;
+            put_aside(server, &position_file, now_ms)?;
         }
         // A copy of a directory is another server.
-        let node = place.known.filter(|_| place.is_here()).map_or_else(new_id, |known| known.node);
+        let node = position_file
+            .known
+            .filter(|_| position_file.is_here())
+            .map_or_else(new_id, |known| known.node);
         let cluster = end.cluster;
-        let home = Some(place.home());
+        let home = Some(position_file.home());
         let follows = true;
-        place.write(Known { node, cluster, home, follows, ..Known::default() })?;
+        position_file.write(Known { node, cluster, home, follows, ..Known::default() })?;
         let number = server.follow_bucket(owner_of(&end), now_ms);
-        // It is the number of what is applied, which is not known yet.
+        // This is the number of the last applied object, which is not known yet.
         note_end(server, &End { number: 0, ..end.clone() });
         let mut unfinished = Unfinished::default();
         let from = match start {
@@ -106,10 +110,10 @@ impl Joining {
                 From::Object(filled.position)
             }
         };
-        Ok(Self { runtime, store, place, end, is_forced, number, from, unfinished })
+        Ok(Self { runtime, store, position_file, end, is_forced, number, from, unfinished })
     }
 
-    /// Follows until the end is asked for, or as the owner after a takeover.
+    /// Follows until shutdown is requested. After a takeover it continues as the owner.
     pub(super) fn run(mut self, server: Arc<Server>, ending: Arc<Ending>) {
         let live = LiveReplay::behind(std::mem::take(&mut self.unfinished));
         let follow = Follow {
@@ -128,27 +132,26 @@ impl Joining {
     }
 }
 
-/// Where a follower goes on.
+/// Position from which a follower continues.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum From {
-    /// Where the local log says.
+    /// The position in the local log.
     LocalLog,
-    /// Behind this object, up to which everything is there.
+    /// Behind this object; everything up to it is present.
     Object(u64),
-    /// Nowhere: the data have to be replaced.
+    /// None: the data have to be replaced.
     Nothing,
 }
 
-/// Why following is interrupted.
+/// Reason why following is interrupted.
 enum Interrupt {
-    /// The server ends.
+    /// The server shuts down.
     Ended,
     /// The store fails.
     Store(Error),
-    /// The data here are not those that the log goes on from: it was pruned, or goes on behind a base, or there is
-    /// another record.
+    /// The local data do not match the log: it was pruned, it continues behind a base, or it has another record.
     Lost(String),
-    /// What the log has cannot be applied here.
+    /// The log has a record that cannot be applied here.
     Unfit(String),
 }
 
@@ -161,7 +164,7 @@ impl std::convert::From<Error> for Interrupt {
     }
 }
 
-/// Waits for the store, however long that takes, unless the server ends. `look` is called from time to time meanwhile.
+/// Waits for the store without a time limit, unless the server shuts down. Calls `look` from time to time meanwhile.
 fn await_unless_ended<T>(
     runtime: &Runtime,
     ending: &Ending,
@@ -180,17 +183,17 @@ fn await_unless_ended<T>(
     })
 }
 
-/// The thread's state.
+/// State of the thread.
 struct Follow {
     server: Arc<Server>,
     ending: Arc<Ending>,
     joining: Joining,
     live: LiveReplay,
-    /// That of the newest claim that the role knows.
+    /// Epoch of the newest claim that the role knows.
     epoch: u64,
-    /// What was logged last, if the log is not followed.
+    /// Last logged error, while the log is not followed.
     trouble: Option<String>,
-    /// The operator knows that the clock is what a takeover waits for.
+    /// True once the operator was told that the takeover waits for the clock.
     has_told_behind: bool,
 }
 
@@ -199,8 +202,8 @@ impl Follow {
         await_unless_ended(&self.joining.runtime, &self.ending, answer, || {})
     }
 
-    /// The same while the log is claimed, and tells that it is not followed if that takes long: nothing ends this wait
-    /// as long as the store fails.
+    /// Waits for a claim in this way. If that takes long, it reports that the log is not followed: nothing ends this
+    /// wait while the store fails.
     fn await_claim<T>(
         &mut self,
         claiming: &Progress,
@@ -225,7 +228,7 @@ impl Follow {
         }
     }
 
-    /// Follows until this server owns the log; `None` if the server ends first.
+    /// Follows until this server owns the log; `None` if the server shuts down first.
     fn until_owner(mut self) -> Option<Claimed> {
         loop {
             let interrupt = match self.follow() {
@@ -253,7 +256,7 @@ impl Follow {
     /// Follows until this server owns the log.
     fn follow(&mut self) -> Result<Owner, Interrupt> {
         let mut follower = self.begin()?;
-        // What was loaded may have more than one CLAIM in it.
+        // The loaded data may have more than one CLAIM.
         if let Some(claim) = follower.end().claim.clone() {
             self.has_owner(&claim);
         }
@@ -279,21 +282,23 @@ impl Follow {
         }
     }
 
-    /// A follower behind what is here.
+    /// Opens a follower at the position of the local data.
     fn begin(&mut self) -> Result<Follower, Interrupt> {
         let Joining { store, end, from, .. } = &self.joining;
         let keyspace = &self.server.keyspace;
         let object = match *from {
             From::Object(number) => {
                 let hash = self.await_store(hash_of(store, number))??;
-                note_place(&self.server, &self.live, place_at(end.cluster, number, hash));
+                note_position(&self.server, &self.live, position_at(end.cluster, number, hash));
                 Some((number, hash))
             }
-            From::LocalLog => keyspace.stream_place().and_then(|place| object_at(end, &place)),
+            From::LocalLog => {
+                keyspace.stream_position().and_then(|position| object_at(end, &position))
+            }
             From::Nothing => None,
         };
         if object.is_some() {
-            // What is applied from now on is behind that.
+            // Applied objects are behind that position from now on.
             self.joining.from = From::LocalLog;
         }
         match object {
@@ -304,7 +309,7 @@ impl Follow {
         }
     }
 
-    /// Applies an object, at the end of which the follower is.
+    /// Applies an object, at whose end the follower is.
     fn apply(
         &mut self,
         follower: &Follower,
@@ -312,39 +317,40 @@ impl Follow {
     ) -> Result<(), Interrupt> {
         let server = &self.server;
         let end = follower.end();
-        let place = place_at(end.cluster, end.number, end.hash);
+        let position = position_at(end.cluster, end.number, end.hash);
         let Some(_nobody_else) = server.role.apply_for(self.joining.number) else {
             return Err(Interrupt::Ended);
         };
         let mut locks = server.keyspace.long_locks();
-        let applied = self.live.apply(&mut locks, batches, place, unix_ms());
+        let applied = self.live.apply(&mut locks, batches, position, unix_ms());
         server.serve_waiting(&mut locks);
         applied.map_err(|error| Interrupt::Unfit(format!("object {}: {error}", end.number)))
     }
 
-    /// Claims the log if it is free. `None`: it is not, or another server was faster.
+    /// Claims the log if it is free. Returns `None` if it is not, or another server was faster.
     fn take_over_if_free(&mut self, follower: &mut Follower) -> Result<Option<Owner>, Interrupt> {
         let (server, is_forced) = (Arc::clone(&self.server), self.joining.is_forced);
         let settings = server.config.settings();
         let address = address(&settings);
         let free_at = follower.free_at(&address);
         let is_free = free_at.is_some_and(|at| at <= System.boottime());
-        let known = self.joining.place.known.unwrap_or_default();
-        // Nothing was ever answered under it: a start that had put it was killed before it knew, and the lock of this
-        // directory, which is no copy, says that it is dead. Else nobody would ever take over from it.
+        let known = self.joining.position_file.known.unwrap_or_default();
+        // No client was ever answered under this CLAIM: the start that put it was killed before it knew. The lock of
+        // this directory, which is no copy, proves that this start is dead. Otherwise nobody could ever take over from
+        // it.
         let last = follower.end().claim.as_ref();
         let is_own = free_at.is_none() && last.is_some_and(|last| last.node == known.node);
-        // While the local log fails, another one is the better owner.
+        // While the local log has failed, another server is the better owner.
         let may = follower.trouble().is_none() && !server.durability.refuses_writes();
         if !may || !(is_free || is_own || is_forced) || self.is_behind(follower.end()) {
             return Ok(None);
         }
         let unwritten = |error| Error::Invalid(format!("bucket.state: {error}"));
         if is_own {
-            // CLAIMs are never deleted. A directory that cannot be written is not to add one after the other.
-            self.joining.place.write(known).map_err(unwritten)?;
+            // CLAIMs are never deleted, so an unwritable directory must not add one after the other.
+            self.joining.position_file.write(known).map_err(unwritten)?;
         }
-        // After a power cut, this directory is to have what it claims to go on from.
+        // After a power loss, this directory must have the data that its claim continues from.
         let durable_log = server.durability.durable_log();
         if durable_log.is_some_and(|wal| wal.sync().is_err() || wal.has_write_error()) {
             return Ok(None);
@@ -355,8 +361,8 @@ impl Follow {
             (false, false) => Right::LeaseOver,
         };
         let began = Instant::now();
-        // Whether the CLAIM lands or not, until the role changes the data are those of the log, and a start after a
-        // crash finds a directory that follows.
+        // The outcome of the CLAIM does not matter here: until the role changes, the data are those of the log, and a
+        // start after a crash finds a directory that follows.
         let claiming = Arc::clone(follower.claiming());
         let claim = claim_of(&settings, known.node, right);
         let taken = self.await_claim(&claiming, follower.take_over(claim))?;
@@ -366,11 +372,11 @@ impl Follow {
             Err(error) => return Err(error.into()),
         };
         let end = owner.group().end();
-        // Before the first change that is not of the log. If it cannot be written, the lease passes unused.
-        let place = &mut self.joining.place;
-        let (claim, home) = (end.number, Some(place.home()));
+        // Before the first change that is not from the log. If it cannot be written, the lease expires unused.
+        let position_file = &mut self.joining.position_file;
+        let (claim, home) = (end.number, Some(position_file.home()));
         let owns = Known { claim, follows: false, cut: None, home, ..known };
-        place.write(owns).map_err(unwritten)?;
+        position_file.write(owns).map_err(unwritten)?;
         let millis = began.elapsed().as_millis();
         server.log.notice(format_args!(
             "This server owns the bucket now: its CLAIM is object {} (in {millis} ms)",
@@ -379,7 +385,7 @@ impl Follow {
         Ok(Some(owner))
     }
 
-    /// Whether this machine's clock has not come to the times in the log: keys would expire twice.
+    /// Returns true if this machine's clock is behind the times in the log: keys would expire twice.
     fn is_behind(&mut self, end: &End) -> bool {
         let behind_ms = end.wall.saturating_sub(unix_ms().max(0).unsigned_abs());
         let is_behind = behind_ms > 0;
@@ -393,19 +399,19 @@ impl Follow {
         is_behind
     }
 
-    /// What clients change goes into the log from now on.
+    /// Makes this server the owner: client changes go into the log from now on.
     fn own(self, owner: Owner) -> Claimed {
-        let Joining { runtime, store, place, .. } = self.joining;
+        let Joining { runtime, store, position_file, .. } = self.joining;
         let server = self.server;
         note_end(&server, owner.group().end());
-        // Before the role changes: from then on clients are answered as by the owner.
+        // Before the role changes: from then on clients get replies of the owner.
         lease::bind(&server, &owner);
         let owner = KeptOwner::new(&runtime, &server, owner);
         let mut claimed = Claimed {
             runtime,
             store,
             owner,
-            place,
+            position_file,
             needs_base: false,
             sent: None,
             tail: Vec::new(),
@@ -416,7 +422,7 @@ impl Follow {
         };
         server.own_bucket(unix_ms(), || {
             claimed.follow(&server.engine);
-            // What was applied is there already.
+            // The applied changes are in the log already.
             server.bucket.note_committed(server.feed.position());
         });
         server.tell_all(&Notice::Resume);
@@ -425,8 +431,8 @@ impl Follow {
     }
 }
 
-/// A snapshot of the log says nothing new. A base has what was in no object, and so has to be loaded before this server
-/// may claim the log, or note a place behind it.
+/// Handles a snapshot of the log. A normal one has nothing new. A base has changes that no object has, so it must be
+/// loaded before this server claims the log or records a position behind it.
 fn note_snapshot(position: u64, description: &[u8]) -> Result<(), Interrupt> {
     match Content::of(description) {
         Some(Content::OfLog) => Ok(()),
@@ -437,15 +443,15 @@ fn note_snapshot(position: u64, description: &[u8]) -> Result<(), Interrupt> {
     }
 }
 
-/// Notes in the local log how far the data are. In the middle of a batch they are nowhere: a start that went on there
-/// would not have what the batch has begun with.
-fn note_place(server: &Server, live: &LiveReplay, place: StreamPlace) {
+/// Records the position of the data in the local log. In the middle of a batch there is none: a start that continued
+/// there would lack the beginning of the batch.
+fn note_position(server: &Server, live: &LiveReplay, position: StreamPosition) {
     let mut locks = server.keyspace.long_locks();
-    locks.move_to(Some(place).filter(|_| live.is_between_batches()));
+    locks.move_to(Some(position).filter(|_| live.is_between_batches()));
     locks.release();
 }
 
-/// The hash of an object up to which everything is here.
+/// Returns the hash of an object up to which everything is present.
 async fn hash_of(store: &Store, number: u64) -> Result<Hash, Interrupt> {
     let group = Group::open(store).await?;
     group.hash_of(number).await.map_err(|error| match error {
@@ -454,10 +460,14 @@ async fn hash_of(store: &Store, number: u64) -> Result<Hash, Interrupt> {
     })
 }
 
-/// What a deposed owner has is put aside.
-fn put_aside(server: &Server, place: &Place, now_ms: i64) -> Result<(), BucketError> {
-    let aside = place.set_aside(now_ms)?;
-    let (path, claim) = (aside.display(), place.known.map_or(0, |known| known.claim));
+/// Moves the data of a deposed owner to a side directory.
+fn put_aside(
+    server: &Server,
+    position_file: &PositionFile,
+    now_ms: i64,
+) -> Result<(), BucketError> {
+    let aside = position_file.set_aside(now_ms)?;
+    let (path, claim) = (aside.display(), position_file.known.map_or(0, |known| known.claim));
     server.log.warning(format_args!(
         "Another server has claimed the bucket since object {claim}, with which this directory was its owner. What was here \
          is in {path} now: all its data, also changes that never reached the bucket. To look at them, start a server \
@@ -466,23 +476,23 @@ fn put_aside(server: &Server, place: &Place, now_ms: i64) -> Result<(), BucketEr
     Ok(())
 }
 
-/// The part of a log's id that is in the name of a place.
+/// Number of bytes of a log's id in the stream name of a position.
 const CLUSTER_BYTES: usize = STREAM_NAME_LEN - size_of::<Hash>();
 
-/// An object of a log as a place of the data: the name has a part of the log's id and the object's hash, so that
-/// nothing is appended to what another log has.
-fn place_at(cluster: Id, number: u64, hash: Hash) -> StreamPlace {
+/// Returns the position of the data at an object of a log. The name has a part of the log's id and the object's hash,
+/// so that data of one log are never continued with another.
+fn position_at(cluster: Id, number: u64, hash: Hash) -> StreamPosition {
     let mut stream = [0; STREAM_NAME_LEN];
     stream[..CLUSTER_BYTES].copy_from_slice(&cluster[..CLUSTER_BYTES]);
     stream[CLUSTER_BYTES..].copy_from_slice(&hash);
-    StreamPlace { stream, offset: number, db: DbIndex::ZERO }
+    StreamPosition { stream, offset: number, db: DbIndex::ZERO }
 }
 
-/// The reverse; `None` if it is not a place in this log.
-fn object_at(end: &End, place: &StreamPlace) -> Option<(u64, Hash)> {
-    let (cluster, hash) = place.stream.split_at(CLUSTER_BYTES);
-    let is_of_log = cluster == &end.cluster[..CLUSTER_BYTES] && place.offset > 0;
-    is_of_log.then(|| (place.offset, hash.try_into().expect("the rest")))
+/// Returns the object of a position; `None` if it is not a position in this log.
+fn object_at(end: &End, position: &StreamPosition) -> Option<(u64, Hash)> {
+    let (cluster, hash) = position.stream.split_at(CLUSTER_BYTES);
+    let is_of_log = cluster == &end.cluster[..CLUSTER_BYTES] && position.offset > 0;
+    is_of_log.then(|| (position.offset, hash.try_into().expect("the rest")))
 }
 
 #[cfg(test)]

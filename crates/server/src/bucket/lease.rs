@@ -1,5 +1,5 @@
-//! The lease of an owner that others may succeed (`bucket-takeover yes`): replies are bound to it, and it is kept while
-//! data are loaded. Later the uploader keeps it.
+//! The lease of an owner that another server may replace (`bucket-takeover yes`). It binds replies to the lease, and
+//! renews the lease while data are loaded. Later the uploader renews it.
 
 use std::fmt;
 use std::sync::Arc;
@@ -15,13 +15,13 @@ use super::uploader::note_failure;
 use crate::message::Notice;
 use crate::server::Server;
 
-/// A third of the shortest lease is more than this: after a failure, a RENEW is tried again not earlier.
+/// Delay before a failed RENEW is repeated. It is less than a third of the shortest lease.
 const RETRY_AFTER: Duration = Duration::from_millis(200);
 
-/// While a RENEW is on its way, it is looked at so often.
+/// Interval at which a RENEW in flight is checked.
 const LOOK_EVERY: Duration = Duration::from_millis(100);
 
-/// Binds replies to the lease of this owner, if it has one. To be called before this server executes anything as the
+/// Binds replies to the lease of this owner, if it has one. Must be called before this server executes anything as the
 /// owner.
 pub(super) fn bind(server: &Server, owner: &Owner) {
     let lease = owner.lease();
@@ -36,7 +36,7 @@ pub(super) fn bind(server: &Server, owner: &Owner) {
     }
 }
 
-/// How long it is until a RENEW is due; `None` if none ever is.
+/// Returns the time until a RENEW is due; `None` without a lease.
 pub(super) fn renew_in(owner: &Owner) -> Option<Duration> {
     owner.renew_due().map(|due| due.saturating_sub(System.boottime()))
 }
@@ -48,7 +48,7 @@ impl LeaseClock for OwnLease {
         self.0.until().map_or(Duration::MAX, |until| until.saturating_sub(System.boottime()))
     }
 
-    /// After a RELEASE as well: another process may claim at once.
+    /// True after a RELEASE as well: another process may claim at once.
     fn is_deposed(&self) -> bool {
         self.0.has_ended()
     }
@@ -60,29 +60,29 @@ impl fmt::Debug for OwnLease {
     }
 }
 
-/// An owner whose lease is kept by a task, as long as nothing else is done with it.
+/// Owner whose lease a task renews, while nothing else is done with it.
 pub(super) struct KeptOwner {
     task: JoinHandle<Owner>,
     ends: Arc<Notify>,
 }
 
 impl KeptOwner {
-    /// Keeps the lease of `owner` from now on, and tells the replies that wait for a proof of it.
+    /// Renews the lease of `owner` from now on, and wakes the replies that wait for a proof of it.
     pub(super) fn new(runtime: &Runtime, server: &Arc<Server>, owner: Owner) -> Self {
         let ends = Arc::<Notify>::default();
         let task = runtime.spawn(keep(Arc::clone(server), owner, Arc::clone(&ends)));
         Self { task, ends }
     }
 
-    /// The owner. What its last RENEW has come to, its next append finds out.
+    /// Returns the owner. Its next append learns the outcome of its last RENEW.
     pub(super) fn take(self, runtime: &Runtime) -> Owner {
         self.ends.notify_one();
-        // It is never aborted.
+        // The task is never aborted.
         runtime.block_on(self.task).expect("the task ends with its owner")
     }
 }
 
-/// Renews the lease when that is due, until it is told to end or there is no use.
+/// Renews the lease when due, until it is told to end or no renewal is needed.
 async fn keep(server: Arc<Server>, mut owner: Owner, ends: Arc<Notify>) -> Owner {
     let mut told = Told { url: owner.group().store().url().to_owned(), since: None };
     while let Some(due) = renew_in(&owner) {
@@ -102,7 +102,7 @@ async fn keep(server: Arc<Server>, mut owner: Owner, ends: Arc<Notify>) -> Owner
                 });
                 match timeout(LOOK_EVERY, first).await {
                     Ok(outcome) => break outcome,
-                    // It is repeated for as long as the store fails.
+                    // The RENEW is repeated for as long as the store fails.
                     Err(_) => told.look(&server, progress.trouble().map(|trouble| trouble.error)),
                 }
             }
@@ -124,15 +124,15 @@ async fn keep(server: Arc<Server>, mut owner: Owner, ends: Arc<Notify>) -> Owner
     owner
 }
 
-/// What the operator was told of a lease that cannot be renewed.
+/// Last report to the operator about a lease that cannot be renewed.
 struct Told {
     url: String,
-    /// Since when, if it was told.
+    /// Time of the report, if there was one.
     since: Option<Instant>,
 }
 
 impl Told {
-    /// Says that the store fails, or does not any more, when that changes.
+    /// Reports changes: that the store fails, or works again.
     fn look(&mut self, server: &Server, error: Option<String>) {
         match (error, self.since) {
             (Some(error), since) => {

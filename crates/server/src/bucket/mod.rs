@@ -1,31 +1,31 @@
-//! The server's part of the log in a bucket: what a start does with it, and the thread that writes it.
+//! The server's part of the log in a bucket: the steps at startup, and the thread that writes the log.
 //!
-//! * `settings`: what the directives say, and `error`: why a server cannot start with its bucket.
-//! * `place`: what a data directory says of itself: its node id, and where it left the log.
-//! * `plan`: whether a directory and a log fit together, and what has to be done.
-//! * `claimed`: a log that this server writes, and `ending`: how the thread is asked for its end.
+//! * `settings`: values of the directives; `error`: reasons why a server cannot start with its bucket.
+//! * `position_file`: the state that a data directory keeps: its node id, and its position in the log.
+//! * `plan`: decides if a directory and a log fit together, and what has to be done.
+//! * `claimed`: a log that this server writes; `ending`: the request to end its thread.
 //! * `restore`: fills an empty directory.
 //! * `tool`: fills one without a server: `tierce bucket restore`.
-//! * `tail`: what the directory of an owner that was killed has, and the log has not.
-//! * `follow`: the thread that applies what another server writes to the log, and takes over from it.
-//! * `lease`: what replies and others see of an owner that may be succeeded (`bucket-takeover yes`).
+//! * `tail`: records of a killed owner's directory that the log lacks.
+//! * `follow`: the thread that applies another server's records, and takes over from it.
+//! * `lease`: the lease of an owner that another server may replace (`bucket-takeover yes`).
 //! * `uploader`: the thread that follows the change feed, appends, and takes snapshots.
 //! * `spool`: snapshots in a local file, on their way to the bucket.
 //!
-//! **Invariant**: whatever is in the bucket is on the local device before. So the log of a directory that was the owner
-//! is never behind the bucket, whatever has happened to the machine.
+//! **Invariant**: data are on the local device before they are in the bucket. So the log of a directory that was the
+//! owner is never behind the bucket, even after a machine failure.
 //!
 //! **Invariant**: objects have the records of the change feed, in its order. A batch of several records takes effect
-//! with its last one, wherever objects end, so a restore never shows half of it. The mark of a snapshot is set while
-//! all shards are locked, and an object ends there.
+//! with its last one, even if it spans objects, so a restore never shows half of it. The mark of a snapshot is set
+//! while all shards are locked, and an object ends there.
 
 mod claimed;
 mod ending;
 mod error;
 mod follow;
 mod lease;
-mod place;
 mod plan;
+mod position_file;
 mod restore;
 mod settings;
 mod spool;
@@ -55,40 +55,41 @@ pub use error::BucketError;
 use error::unusable;
 use follow::Joining;
 use lease::KeptOwner;
-use place::{Claiming, Known, Place, new_id};
 use plan::{Found, Refusal, Start};
+use position_file::{Claiming, Known, PositionFile, new_id};
 pub use restore::Restored;
 use settings::{CLAIM, TAKEOVER, bytes_max, claim_of, url};
 pub use tool::restore_into;
 
-/// A start that has failed waits so long for its RELEASE.
+/// Time that a failed start waits for its RELEASE.
 const RELEASE_MAX: Duration = Duration::from_secs(5);
 
-/// A start that waits for the store says so after this time. A slow probe takes a second.
+/// Time after which a start logs that it waits for the store. A slow probe takes a second.
 const SILENT_MAX: Duration = Duration::from_secs(3);
 
-/// Threads of the runtime: requests wait for the network, and compressing a snapshot is not to delay an append.
+/// Number of threads of the runtime: requests wait for the network, and compressing a snapshot must not delay an
+/// append.
 const RUNTIME_THREADS: usize = 2;
 
-/// A log in a bucket that was looked at and not claimed yet.
+/// Log in a bucket that was inspected and not claimed yet.
 pub struct Looked {
     runtime: Runtime,
     store: Store,
-    place: Place,
+    position_file: PositionFile,
     end: End,
     is_forced: bool,
 }
 
-/// The part of this server in a log, while the data are being loaded.
+/// This server's role in a log, while the data are being loaded.
 pub enum Joined {
-    /// It writes it.
+    /// It writes the log.
     Owner(Box<Claimed>),
-    /// It applies what another server writes.
+    /// It applies the records of another server.
     Follower(Box<Joining>),
 }
 
 impl Joined {
-    /// To be called when the keys are loaded, and nothing has changed any.
+    /// Must be called after the keys are loaded, and before any change.
     pub fn follow(&mut self, engine: &Engine) {
         match self {
             Self::Owner(claimed) => claimed.follow(engine),
@@ -96,10 +97,10 @@ impl Joined {
         }
     }
 
-    /// Starts the thread that writes the log or follows it.
+    /// Starts the thread that writes or follows the log.
     ///
     /// # Errors
-    /// When the log has what the data lack, which are an old copy then, or the system has no thread to give.
+    /// If the log has changes that the data lack, which are then an old copy, or the system cannot start a thread.
     pub fn start(self, server: &Arc<Server>) -> Result<Bucket, BucketError> {
         if let Self::Owner(claimed) = &self
             && claimed.is_behind
@@ -118,7 +119,7 @@ impl Joined {
     }
 }
 
-/// Looks at the log that the settings name, if they name one.
+/// Inspects the log in the settings, if there is one.
 ///
 /// # Errors
 /// As [`Looked::at`].
@@ -127,22 +128,22 @@ pub fn look(server: &Server, opening: &Opening) -> Result<Option<Looked>, Bucket
 }
 
 impl Looked {
-    /// Looks at the log that the settings name, if they name one, and at what the directory knows of it.
+    /// Inspects the log in the settings, if there is one, and the directory's state of it.
     ///
     /// # Errors
-    /// When the store does not answer or cannot hold a log, or another process uses the directory.
+    /// If the store does not answer or cannot hold a log, or another process uses the directory.
     pub fn at(server: &Server, opening: &Opening) -> Result<Option<Self>, BucketError> {
         let settings = opening.settings();
         let Some(url) = url(settings) else {
-            if Place::is_in(&settings.dir()) {
-                let mut place = lock(server, settings)?;
-                place.forget_places(opening.has_log()?)?;
+            if PositionFile::is_in(&settings.dir()) {
+                let mut position_file = lock(server, settings)?;
+                position_file.forget_positions(opening.has_log()?)?;
             }
             return Ok(None);
         };
         server.bucket.turn_on(&url);
         let failed = |error| BucketError::Store { url: url.clone(), error };
-        let place = lock(server, settings)?;
+        let position_file = lock(server, settings)?;
         let runtime = runtime()?;
         let location = Location::parse(&url).map_err(unusable)?;
         runtime.block_on(location.check_credentials()).map_err(unusable)?;
@@ -153,20 +154,19 @@ impl Looked {
         }));
         let end = looked.map_err(failed)?.end().clone();
         let is_forced = settings.word(CLAIM) == "force";
-        Ok(Some(Self { runtime, store, place, end, is_forced }))
+        Ok(Some(Self { runtime, store, position_file, end, is_forced }))
     }
 
-    /// Whether there is a log, from which an empty directory is restored.
+    /// Returns true if there is a log, from which an empty directory is restored.
     pub fn has_log(&self) -> bool {
         self.end.number > 0
     }
 
-    /// Claims the log, or begins to follow it if another server has it and may be succeeded. Fills an empty directory
-    /// from it.
+    /// Claims the log. Begins to follow it instead if another server owns it and may be replaced. Fills an empty
+    /// directory from it.
     ///
     /// # Errors
-    /// When the directory and the log do not belong together, another server may own the log, or something in it is
-    /// damaged.
+    /// If the directory and the log do not belong together, another server may own the log, or the log is damaged.
     pub fn claim(
         mut self,
         server: &Arc<Server>,
@@ -174,10 +174,10 @@ impl Looked {
     ) -> Result<Joined, BucketError> {
         let url = self.store.url().to_owned();
         let failed = |error| BucketError::Store { url: url.clone(), error };
-        let known = self.place.known.map(|known| plan::settled(known, &self.end));
-        self.place.known = known;
+        let known = self.position_file.known.map(|known| plan::settled(known, &self.end));
+        self.position_file.known = known;
         let is_forced = self.is_forced;
-        let (has_data, is_here) = (opening.has_log()?, self.place.is_here());
+        let (has_data, is_here) = (opening.has_log()?, self.position_file.is_here());
         let takes_over = opening.settings().is_on(TAKEOVER);
         let found = Found { known, has_data, end: &self.end, is_forced, is_here, takes_over };
         if let Some(start) = plan::follow(found) {
@@ -202,7 +202,7 @@ impl Looked {
         };
         let (group, restores) = (owner.group().clone(), !has_data && owner.before().number > 0);
         lease::bind(server, &owner);
-        // What follows may take longer than the lease.
+        // The following steps may take longer than the lease.
         let owner = KeptOwner::new(&self.runtime, server, owner);
         let end = group.end();
         let cut = before.cut.filter(|_| before.cluster == end.cluster && has_data);
@@ -213,16 +213,16 @@ impl Looked {
             released: None,
             follows: false,
             cut,
-            home: Some(self.place.home()),
+            home: Some(self.position_file.home()),
             ..before
         };
-        self.place.write(known)?;
+        self.position_file.write(known)?;
         let mut sent = None;
         if let Some(cut) = cut.filter(|_| plan.needs_base) {
             let max = bytes_max(opening.settings());
             let sought = Restore::behind(&group, cut.object, before.node, max);
             sent = self.runtime.block_on(sought).map_err(failed)?;
-            // A cut is made with each snapshot, and pruning goes up to one: this is an older cut.
+            // Each snapshot makes a cut, and pruning goes up to a cut: this is an older one.
             if cut.object + 1 < end.floor {
                 return Err(BucketError::Refused { url, refusal: Refusal::Behind });
             }
@@ -235,7 +235,7 @@ impl Looked {
                 figures.snapshot_bytes = snapshot.stored;
             }
         });
-        let Self { runtime, store, place, .. } = self;
+        let Self { runtime, store, position_file, .. } = self;
         let mut gaps = Vec::new();
         if restores {
             match restore::fill(&runtime, &group, Moment::Newest, opening, |_, _| {}) {
@@ -255,7 +255,7 @@ impl Looked {
             runtime,
             store,
             owner,
-            place,
+            position_file,
             needs_base,
             sent,
             tail,
@@ -277,7 +277,7 @@ impl Looked {
             .map(|joining| Joined::Follower(Box::new(joining)))
     }
 
-    /// Puts a CLAIM: behind the end that was looked at, if the directory has data.
+    /// Puts a CLAIM. If the directory has data, it goes behind the end that was inspected.
     fn put_claim(
         &mut self,
         server: &Server,
@@ -286,11 +286,12 @@ impl Looked {
         has_data: bool,
     ) -> Result<Owner, tierce_bucket::Error> {
         use tierce_bucket::Error;
-        // Only data have to be told from those of a copy.
-        let claiming = has_data.then(|| Claiming { nonce: new_id(), home: self.place.home() });
-        // Before the CLAIM: after a crash, the next start finds that it was this directory's. The home does not change
-        // yet: a copy that only tries to claim stays a copy.
-        if let Err(error) = self.place.write(Known { claiming, ..before }) {
+        // Only data have to be distinguished from those of a copy.
+        let claiming =
+            has_data.then(|| Claiming { nonce: new_id(), home: self.position_file.home() });
+        // Before the CLAIM: after a crash, the next start finds that it was from this directory. The home does not
+        // change yet: a copy that only tries to claim stays a copy.
+        if let Err(error) = self.position_file.write(Known { claiming, ..before }) {
             return Err(Error::Invalid(format!("bucket.state: {error}")));
         }
         let claim = claim_of(&server.config.settings(), before.node, right);
@@ -303,14 +304,14 @@ impl Looked {
             }
         }));
         if let Err(Error::Owned { .. } | Error::WentOn { .. }) = claimed {
-            // After any other error the CLAIM may land yet.
-            let _ = self.place.write(before);
+            // After any other error the CLAIM may still arrive.
+            let _ = self.position_file.write(before);
         }
         claimed
     }
 }
 
-/// The thread that writes the log, or follows it.
+/// Thread that writes or follows the log.
 pub struct Bucket {
     server: Arc<Server>,
     ending: Arc<Ending>,
@@ -318,8 +319,8 @@ pub struct Bucket {
 }
 
 impl Bucket {
-    /// Ends it: what is left is committed, and the log is released, if the store answers in time. Clients were waited
-    /// for for so long before, which counts.
+    /// Ends the thread: it commits the rest and releases the log, if the store answers in time. The time `spent`
+    /// waiting for clients counts.
     pub fn finish(self, spent: Duration) {
         let spent_ms = u64::try_from(spent.as_millis()).unwrap_or(u64::MAX);
         self.ending.spent_ms.store(spent_ms, Ordering::Relaxed);
@@ -332,7 +333,7 @@ impl Drop for Bucket {
         self.ending.is_asked.store(true, Ordering::Release);
         self.server.feed.call(Reader::Bucket);
         if let Some(thread) = self.thread.take() {
-            // A panic was reported when it happened.
+            // The panic was reported when it happened.
             let _ = thread.join();
         }
     }
@@ -341,13 +342,13 @@ impl Drop for Bucket {
 /// Steps of a start that wait for the store.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Step {
-    /// The first look at the log.
+    /// First inspection of the log.
     Look,
-    /// A CLAIM. Nothing but an answer ends it: it may have landed.
+    /// A CLAIM. Only an answer ends it: it may have arrived.
     Claim,
 }
 
-/// Waits for the store at the start, and says what keeps it waiting if that takes long.
+/// Waits for the store at startup, and logs the cause of a long wait.
 async fn awaited<T>(
     server: &Server,
     store: &Store,
@@ -369,7 +370,7 @@ async fn awaited<T>(
                 ("The start goes on when the store has taken the claim of its log", None)
             }
         };
-        // Not one of a step before.
+        // A failure of an earlier step does not count.
         let has_failed = store.counters().usage().failures > failures;
         let cause = store.counters().last_failure().filter(|_| has_failed);
         let cause = cause.or_else(|| unknown.map(str::to_owned));
@@ -383,7 +384,7 @@ async fn awaited<T>(
     }
 }
 
-/// What the requests to the store run on.
+/// Returns the runtime for the requests to the store.
 fn runtime() -> std::io::Result<Runtime> {
     tokio::runtime::Builder::new_multi_thread()
         .worker_threads(RUNTIME_THREADS)
@@ -393,8 +394,8 @@ fn runtime() -> std::io::Result<Runtime> {
         .map(Runtime::from)
 }
 
-/// Waits until this machine's clock has come to the newest time in the log: keys that have expired there would be there
-/// again.
+/// Waits until this machine's clock has reached the newest time in the log: otherwise keys that have expired there
+/// would exist again.
 fn wait_for_clock(server: &Server, url: &str, wall_ms: u64) -> Result<(), BucketError> {
     loop {
         let wait = plan::wait_for_clock(wall_ms, unix_ms().max(0).unsigned_abs());
@@ -410,14 +411,14 @@ fn wait_for_clock(server: &Server, url: &str, wall_ms: u64) -> Result<(), Bucket
     }
 }
 
-/// Locks a data directory, and finishes what an earlier start was about to put aside.
-fn lock(server: &Server, settings: &Settings) -> io::Result<Place> {
-    let place = Place::lock(&settings.dir())?;
-    if let Some(aside) = place.finish_set_aside()? {
+/// Locks a data directory, and completes an interrupted move to a side directory.
+fn lock(server: &Server, settings: &Settings) -> io::Result<PositionFile> {
+    let position_file = PositionFile::lock(&settings.dir())?;
+    if let Some(aside) = position_file.finish_set_aside()? {
         server.log.warning(format_args!(
             "An earlier start was about to put the data of this directory aside. All of them are in {} now",
             aside.display()
         ));
     }
-    Ok(place)
+    Ok(position_file)
 }

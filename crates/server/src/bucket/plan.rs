@@ -1,50 +1,50 @@
-//! What a start does with a data directory and the log in a bucket: a decision, without effects.
+//! Decides what a start does with a data directory and the log in a bucket, without effects.
 
 use std::fmt;
 use std::time::Duration;
 
 use tierce_bucket::{End, Id, Right};
 
-use super::place::Known;
+use super::position_file::Known;
 
-/// What is there.
+/// Input of the decision.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Found<'f> {
-    /// What the directory says of itself.
+    /// State that the directory keeps.
     pub(super) known: Option<Known>,
-    /// It has data.
+    /// True if the directory has data.
     pub(super) has_data: bool,
-    /// The end of the log.
+    /// End of the log.
     pub(super) end: &'f End,
-    /// The operator says that the last owner is dead.
+    /// True if the operator declares the last owner dead.
     pub(super) is_forced: bool,
-    /// The directory is no copy, as far as can be told.
+    /// True if the directory is no copy, as far as can be told.
     pub(super) is_here: bool,
-    /// The server may follow another one, and take over from it.
+    /// True if the server may follow another one, and take over from it.
     pub(super) takes_over: bool,
 }
 
-/// What is to be done.
+/// Plan of a start.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct Plan {
-    /// Why the log may be claimed.
+    /// Reason why the log may be claimed.
     pub(super) right: Right,
-    /// The log goes on behind a snapshot of this directory, which may have more than the log.
+    /// True if the log continues behind a snapshot of this directory, which may have more than the log.
     pub(super) needs_base: bool,
 }
 
-/// Why nothing is done.
+/// Reason why the server refuses to start.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Refusal {
-    /// The directory has data that have nothing to do with the log, which has its own.
+    /// The directory has data unrelated to the log, which has its own.
     Foreign,
     /// The directory was the owner of another log.
     OtherLog,
     /// The directory was the owner of a log, and this one is empty.
     Gone,
-    /// What the directory has sent to the log is not there any more: it is an old copy, or its local log is damaged.
+    /// The log lacks records that the directory has sent: it is an old copy, or its local log is damaged.
     Behind,
-    /// This machine's clock is so much behind the newest time in the log.
+    /// This machine's clock is this far behind the newest time in the log.
     ClockBehind(Duration),
     /// Another server has claimed the log since this directory wrote to it, or the directory is an old copy of itself.
     Diverged,
@@ -89,10 +89,10 @@ impl fmt::Display for Refusal {
     }
 }
 
-/// What a directory knows once it was looked whether the CLAIM that it was to put is in the log.
+/// Returns the directory's state after a check whether the CLAIM it was about to put is in the log.
 ///
-/// It is, if the last CLAIM has its nonce: it is right behind what the directory knows of the log, and the directory has
-/// written nothing behind it. Another CLAIM of this node is that of a copy.
+/// It is, if the last CLAIM has its nonce: then it is right behind the directory's known position, and the directory
+/// has written nothing behind it. Another CLAIM of this node is from a copy.
 pub(super) fn settled(known: Known, end: &End) -> Known {
     let last = end.claim.as_ref().filter(|last| last.node == known.node);
     match known.claiming.zip(last) {
@@ -110,24 +110,24 @@ pub(super) fn settled(known: Known, end: &End) -> Known {
     }
 }
 
-/// How a directory comes to follow a log.
+/// Way in which a directory begins to follow a log.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Start {
     /// It is empty, and filled from the log.
     Empty,
-    /// It has followed before, and goes on where its local log says: also if its own CLAIM is what comes next.
+    /// It has followed before, and continues at the position in its local log, even if its own CLAIM comes next.
     GoesOn,
-    /// It was the owner, and has what the log has up to this object.
+    /// It was the owner, and has the log's data up to this object.
     Behind(u64),
-    /// It was the owner, and may have what the log lacks. That is put aside, and the directory is filled anew.
+    /// It was the owner, and may have data that the log lacks. They are moved away, and the directory is filled again.
     Diverged,
 }
 
-/// Whether a server follows the log, instead of claiming it now.
+/// Returns how a server begins to follow the log; `None` if it should claim it now.
 ///
-/// One that has followed and was cut short when it had claimed knows only by its local log which part of the log it
-/// has. After a power cut that may be less than what is before its CLAIM. So it follows, and takes over anew, however
-/// it was started: its data are never a base.
+/// A follower that was interrupted after its claim knows only from its local log which part of the log it has. After a
+/// power loss that may be less than the log before its CLAIM. So it follows, and takes over again, no matter how it was
+/// started: its data are never a base.
 pub(super) fn follow(found: Found<'_>) -> Option<Start> {
     let Found { known, has_data, end, is_forced, takes_over, .. } = found;
     let last = end.claim.as_ref()?;
@@ -151,12 +151,11 @@ pub(super) fn follow(found: Found<'_>) -> Option<Start> {
     }
 }
 
-/// A start waits for so long for its clock to come to the times in the log: machines that keep their clocks differ by
-/// less.
+/// Maximum time that a start waits for its clock to reach the times in the log: synchronized clocks differ by less.
 const CLOCK_WAIT_MAX: Duration = Duration::from_secs(10);
 
-/// How long the claim of a log with this newest time has to wait, in milliseconds since 1970 as the time of this
-/// machine: an owner with a clock that is behind would show what has expired.
+/// Returns how long the claim of a log with this newest time has to wait. Both times are milliseconds since 1970,
+/// `now_ms` by this machine's clock. An owner whose clock is behind would show expired keys.
 pub(super) fn wait_for_clock(wall_ms: u64, now_ms: u64) -> Result<Duration, Refusal> {
     let behind = Duration::from_millis(wall_ms.saturating_sub(now_ms));
     if behind > CLOCK_WAIT_MAX { Err(Refusal::ClockBehind(behind)) } else { Ok(behind) }
@@ -164,7 +163,7 @@ pub(super) fn wait_for_clock(wall_ms: u64, now_ms: u64) -> Result<Duration, Refu
 
 const NOTHING: Id = [0; 16];
 
-/// Decides.
+/// Decides if and how the log may be claimed.
 pub(super) fn decide(found: Found<'_>) -> Result<Plan, Refusal> {
     let Found { known, has_data, end, is_forced, is_here, .. } = found;
     let is_empty_log = end.number == 0;
@@ -206,7 +205,7 @@ mod tests {
     use tierce_harness::TempDir;
 
     use super::*;
-    use crate::bucket::place::{Claiming, Cut, Place};
+    use crate::bucket::position_file::{Claiming, Cut, PositionFile};
 
     const HERE: Id = [1; 16];
     const OTHER: Id = [2; 16];
@@ -284,11 +283,11 @@ mod tests {
         }
     }
 
-    /// A directory that was at the end of its log, where number 7 is its RELEASE, was killed while it put CLAIM 8.
+    /// A directory at the end of its log, where number 7 is its RELEASE, was killed while it put CLAIM 8.
     #[test]
     fn a_claim_that_was_cut_short_is_told_from_that_of_a_copy() {
         let dir = TempDir::new();
-        let home = Place::lock(dir.path()).unwrap().home();
+        let home = PositionFile::lock(dir.path()).unwrap().home();
         let began = Known {
             node: HERE,
             cluster: LOG,
@@ -426,7 +425,7 @@ mod tests {
             let (is_here, takes_over) = (true, false);
             let found = Found { known, has_data, end, is_forced: forced, is_here, takes_over };
             assert_eq!(decide(found), expected, "{what}");
-            // The lock of a copy says nothing of the process that uses the other one.
+            // The lock of a copy says nothing about the process that uses the original.
             let copied = decide(Found { is_here: false, ..found });
             let of_copy = |plan: Plan| match plan.right {
                 PredecessorDead => Plan { right: Orderly, ..plan },

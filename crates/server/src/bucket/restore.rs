@@ -1,7 +1,7 @@
 //! Fills an empty data directory from a log.
 //!
-//! The snapshot is loaded while it arrives, then the records behind it are replayed as those of the local log are. The
-//! local log counts when all of that is in it ([`Opening::keep`]), so a restore that is killed begins anew.
+//! The snapshot is loaded while it arrives. Then the records behind it are replayed like those of a local log. The
+//! local log becomes valid when it has all of that ([`Opening::keep`]), so an interrupted restore starts again.
 
 use std::io::{self, Read};
 use std::panic::resume_unwind;
@@ -19,30 +19,30 @@ use super::spool::Content;
 use crate::engine::Opening;
 use crate::persistence::Source;
 
-/// A line about the progress appears this often.
+/// Interval of progress lines.
 const REPORT_EVERY: Duration = Duration::from_secs(2);
 
-/// So many parts wait for the thread that loads them: the next one is there while one is read.
+/// Number of parts queued for the thread that loads them: the next one is ready while one is read.
 const PARTS_AHEAD: usize = 1;
 
-/// Where a restore came to.
+/// Result of a restore.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Restored {
-    /// The last object of the log that it contains.
+    /// Last object of the log that it contains.
     pub position: u64,
-    /// The wall clock of that object, in milliseconds since 1970.
+    /// Wall clock of that object, in milliseconds since 1970.
     pub wall_ms: u64,
-    /// How many keys there are.
+    /// Number of keys.
     pub keys: u64,
 }
 
-/// Loads what the log had at a moment. `report` gets what is done, and all of it, in bytes.
+/// Loads the state of the log at a moment. `report` gets the done and the total bytes.
 ///
 /// # Errors
-/// When something is missing or damaged, with its object, or has no place in this server. Then the directory is as
+/// If an object is missing or damaged (the error names it), or does not fit into this server. The directory is then as
 /// empty as before.
 ///
-/// Also returns the batches of which the last pieces are in later objects.
+/// Also returns the batches whose last records are in later objects.
 pub(super) fn fill(
     runtime: &Runtime,
     group: &Group,
@@ -116,16 +116,16 @@ fn fill_from(
     Ok((restored, unfinished))
 }
 
-/// An item of the restore, with what is done then, and all of it.
+/// Item of the restore, with the done and the total bytes.
 type Next = Option<(Item, u64, u64)>;
 
-/// A directory that is being filled.
+/// Directory that is being filled.
 struct Filling<'f> {
     opening: &'f mut Opening,
     url: &'f str,
-    /// Whether there was anything yet.
+    /// True once any item has arrived.
     is_begun: bool,
-    /// What applies records, once the snapshot is loaded.
+    /// Replay of records, once the snapshot is loaded.
     replay: Option<Replay>,
     reported: Instant,
 }
@@ -142,7 +142,7 @@ impl Filling<'_> {
         ));
     }
 
-    /// Loads a snapshot in another thread while this one gets its parts: what comes behind them.
+    /// Loads a snapshot in another thread while this one gets its parts. Returns the item behind them.
     fn load_snapshot(
         &mut self,
         description: &[u8],
@@ -170,7 +170,7 @@ impl Filling<'_> {
                 loading.map(|loading| loading.join().unwrap_or_else(|panic| resume_unwind(panic)));
             (behind, loaded)
         });
-        // Without all parts, what is loaded is damaged for that reason.
+        // If parts are missing, the loaded data are damaged for that reason.
         let behind = behind?;
         loaded??;
         behind.ok_or_else(|| self.wrong("the snapshot ends before its last part"))
@@ -187,7 +187,7 @@ impl Filling<'_> {
         applied.map_err(|error| self.wrong(format_args!("object {number}: {error}")))
     }
 
-    /// Tells those who wait for the start how far it is.
+    /// Reports the progress of the start.
     fn tell(&mut self, done: u64, total: u64) -> Result<(), BucketError> {
         let engine = self.opening.engine();
         if self.reported.elapsed() >= REPORT_EVERY {
@@ -204,7 +204,7 @@ impl Filling<'_> {
     }
 }
 
-/// Passes the parts of a snapshot on: the first item behind them, or `None` when nothing takes them any more.
+/// Passes on the parts of a snapshot. Returns the first item behind them, or `None` when the receiver is gone.
 fn pass_on(
     parts: SyncSender<Bytes>,
     next: &mut impl FnMut() -> Result<Next, BucketError>,
@@ -221,10 +221,10 @@ fn pass_on(
     }
 }
 
-/// The bytes of parts, one behind the other, as they arrive.
+/// Reader over the parts, in sequence, as they arrive.
 struct Parts {
     arriving: Receiver<Bytes>,
-    /// What is left of the last one.
+    /// Unread rest of the last part.
     rest: Bytes,
 }
 
@@ -237,7 +237,7 @@ impl Parts {
 impl Read for Parts {
     fn read(&mut self, bytes: &mut [u8]) -> io::Result<usize> {
         while self.rest.is_empty() {
-            // Nothing else comes when the other end is gone.
+            // The other end is gone, so nothing else comes.
             let Ok(part) = self.arriving.recv() else { return Ok(0) };
             self.rest = part;
         }
@@ -247,7 +247,7 @@ impl Read for Parts {
     }
 }
 
-/// What is done, and all of it: bytes of the snapshot, and records as if each had some.
+/// Returns the done and the total bytes: those of the snapshot, and a fixed number for each record.
 fn done(progress: RestoreProgress) -> (u64, u64) {
     const RECORD_BYTES: u64 = 64 << 10;
     let RestoreProgress { snapshot_bytes, snapshot_bytes_total, records, records_total } = progress;

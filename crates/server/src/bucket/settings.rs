@@ -1,4 +1,4 @@
-//! The directives of a bucket, and what they say.
+//! The directives of a bucket, and their values.
 
 use std::time::Duration;
 
@@ -13,24 +13,24 @@ pub(super) const LEASE: DirectiveId = DirectiveId::of("bucket-lease");
 pub(super) const INTERVAL: DirectiveId = DirectiveId::of("bucket-interval");
 pub(super) const LOG_MAX: DirectiveId = DirectiveId::of("bucket-log-max");
 
-/// Others wait for a lease and this part of it.
+/// Divisor of the lease: other servers wait for a lease and this part of it.
 const MARGIN_PART: u32 = 5;
 
-/// Beyond `bucket-log-max`, what a writer that has passed the gate may add at once: some of the longest values.
+/// Bytes that an admitted writer may add beyond `bucket-log-max` at once: some of the longest values.
 const OVERSHOOT_BYTES: usize = 1 << 30;
 
-/// The place of the log, if there is one.
+/// Returns the URL of the log, if there is one.
 pub(super) fn url(settings: &Settings) -> Option<String> {
     let url = String::from_utf8_lossy(settings.text(BUCKET)).into_owned();
     Some(url).filter(|url| !url.is_empty())
 }
 
-/// What may wait in the feed.
+/// Returns the maximum of pending bytes in the feed.
 pub(super) fn bytes_max(settings: &Settings) -> usize {
     usize::try_from(settings.bytes(LOG_MAX)).unwrap_or(usize::MAX).saturating_add(OVERSHOOT_BYTES)
 }
 
-/// What this server claims a log with.
+/// Returns the claim with which this server claims a log.
 pub(super) fn claim_of(settings: &Settings, node: Id, right: Right) -> Claim {
     let lease = Duration::from_secs(settings.count(LEASE));
     let takeover = settings.is_on(TAKEOVER);
@@ -38,7 +38,7 @@ pub(super) fn claim_of(settings: &Settings, node: Id, right: Right) -> Claim {
     Claim { node, address, takeover, lease, margin: lease / MARGIN_PART, right }
 }
 
-/// What others may know this server as.
+/// Returns the address of this server for others.
 pub(super) fn address(settings: &Settings) -> String {
     const HOST: DirectiveId = DirectiveId::of("replica-announce-ip");
     const PORT: DirectiveId = DirectiveId::of("replica-announce-port");

@@ -1,5 +1,5 @@
-//! Snapshots on their way to the bucket: written to a file beside the data first, so that neither a slow network nor an
-//! outage keeps the copies that a snapshot has to make.
+//! Snapshots on their way to the bucket. They are first written to a file next to the data, so that a slow network or
+//! an outage does not prolong the copies that a snapshot has to make.
 
 use std::fs::File;
 use std::io::{self, Read, Write};
@@ -14,18 +14,18 @@ use tierce_engine::feed::Reader;
 use crate::engine::Engine;
 use crate::persistence::{CopySink, NewFile, SaveError, Syncing};
 
-/// What a snapshot in a bucket consists of: the file of a full copy,
+/// Description of a snapshot in a bucket: the file of a full copy,
 const DESCRIPTION: &[u8] = b"rdb";
 
-/// and one that has what the objects before it have not.
+/// and one with changes that the objects before it do not have.
 const OF_BASE: &[u8] = b"rdb base";
 
-/// What a snapshot is, in relation to the log before it.
+/// Relation of a snapshot to the log before it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Content {
-    /// What the objects up to its position lead to.
+    /// The state after the objects up to its position.
     OfLog,
-    /// More than that, or something else: only a restore gets it.
+    /// A state with more or other data: only a restore reads it.
     Base,
 }
 
@@ -37,29 +37,30 @@ impl Content {
         }
     }
 
-    /// What the description of a snapshot says; `None` if that is of an unknown kind.
+    /// Returns the content by the description of a snapshot; `None` for an unknown one.
     pub(super) fn of(description: &[u8]) -> Option<Self> {
         [Self::OfLog, Self::Base].into_iter().find(|content| content.description() == description)
     }
 }
 
-/// The file is read in such pieces.
+/// Size of the pieces in which the file is read.
 const READ_BYTES: usize = 1 << 20;
 
-/// The file of a snapshot, or why there is none.
+/// File of a snapshot, or the reason why there is none.
 pub(super) type Spooled = Result<NewFile, String>;
 
-/// Takes a copy of the data, and hands over its file.
+/// Receiver of a copy of the data, which hands over its file.
 struct Spool {
     file: NewFile,
     done: Sender<Spooled>,
     engine: Weak<Engine>,
 }
 
-/// A file beside the data for a copy of them, and where it comes out.
+/// Creates a file next to the data for a copy of them. Returns its sink, and the channel that delivers the finished
+/// file.
 ///
 /// # Errors
-/// When the file cannot be made.
+/// If the file cannot be created.
 pub(super) fn begin(
     engine: &Arc<Engine>,
     dir: &Path,
@@ -96,7 +97,7 @@ impl CopySink for Spool {
 /// Uploads a file, and removes it.
 ///
 /// # Errors
-/// The store's, or those of reading.
+/// Those of the store, or of reading.
 pub(super) async fn upload(
     mut upload: SnapshotUpload,
     file: NewFile,

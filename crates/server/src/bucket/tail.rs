@@ -1,15 +1,14 @@
-//! What the local log of an owner that was killed has behind a cut, and the log in the bucket has not.
+//! Finds the records that a killed owner's local log has behind a cut, and the log in the bucket lacks.
 //!
-//! A cut is in both logs: the changes before it are before it in both. Behind it, the order of the local log and that
-//! of the feed, which the bucket has, may differ, but not for changes of the same keys. The bucket has no change that
-//! is not in the local log. So of those that concern a key, it has the first ones, and each of its records is the first
-//! one with these bytes.
+//! A cut is a position in both logs, with equal changes before it. Behind it, the local log and the bucket's log (in
+//! the order of the feed) may differ in order, but not for changes of one key. The bucket has no change that the local
+//! log lacks. So it has the first changes of each key, and each of its records is the first one with these bytes.
 
 use std::collections::HashMap;
 
 use tierce_keyspace::log::{Sieve, Sifted};
 
-/// The changes of `found` without those that were sent, in their order. `None` if something was sent that is not there.
+/// Returns the changes of `found` that were not sent, in their order. `None` if a sent one is not there.
 pub(super) fn without(found: Vec<Vec<u8>>, sent: &[impl AsRef<[u8]>]) -> Option<Vec<Vec<u8>>> {
     let mut sieve = Sieve::default();
     let (mut counts, mut left) = (HashMap::<&[u8], usize>::new(), 0);
@@ -35,7 +34,7 @@ pub(super) fn without(found: Vec<Vec<u8>>, sent: &[impl AsRef<[u8]>]) -> Option<
 mod tests {
     use super::*;
 
-    /// Records that set a key to a number.
+    /// Returns records that set a key to a number.
     fn records(keys: &str) -> Vec<Vec<u8>> {
         keys.bytes().map(|key| vec![2, 0, 1, key, 4]).collect()
     }
@@ -46,7 +45,7 @@ mod tests {
             ("", "", Some("")),
             ("abc", "", Some("abc")),
             ("abc", "abc", Some("")),
-            // Of other shards, in another order.
+            // Changes of other shards, in another order.
             ("abc", "cb", Some("a")),
             ("abab", "ab", Some("ab")),
             ("aba", "a", Some("ba")),

@@ -1,4 +1,4 @@
-//! `tierce bucket restore`: the state of a moment in a directory of its own, without a server and without a claim.
+//! `tierce bucket restore`: restores a moment into a directory of its own, without a server and without a claim.
 
 use std::fs;
 use std::num::NonZeroUsize;
@@ -14,12 +14,12 @@ use crate::config::{Config, LogLevel, Settings};
 use crate::engine::Opening;
 use crate::log::Log;
 
-/// Fills the directory that the settings name with what the log at `url` had at a moment. `report` gets what is done,
-/// and all of it, in bytes. In the bucket, nothing changes but a pin, which is removed at the end. The directory has no
-/// bucket of its own: a server that starts on it is independent of the log.
+/// Fills the directory in the settings with the state of the log at `url` at a moment. `report` gets the done and the
+/// total bytes. The bucket does not change, except for a pin, which is removed at the end. The directory gets no
+/// bucket: a server that starts on it is independent of the log.
 ///
 /// # Errors
-/// When the directory is not empty, the log does not have that moment, or something in it is missing or damaged.
+/// If the directory is not empty, the log does not have that moment, or an object is missing or damaged.
 pub fn restore_into(
     settings: Settings,
     url: &str,
@@ -43,7 +43,7 @@ pub fn restore_into(
     if group.end().number == 0 {
         return Err(BucketError::Settings(format!("there is no log in {url}")));
     }
-    // It has no workers, and so no use for their number.
+    // It has no workers, and so does not use their number.
     let startup = settings.startup(NonZeroUsize::MIN);
     let log = Log::open(None, LogLevel::Warning).map_err(std::io::Error::other)?;
     let disk: Arc<dyn Disk> = Arc::new(OsDisk);

@@ -1,15 +1,15 @@
-//! The thread that writes the log: it follows the change feed, appends what has gathered, and takes snapshots.
+//! The thread that writes the log: it follows the change feed, appends pending changes, and takes snapshots.
 //!
-//! One append is in flight. What happens meanwhile waits in the feed and goes into the next: each `bucket-interval`, or
-//! at once when a client waits for it.
+//! One append is in flight. New changes wait in the feed meanwhile and go into the next append: each `bucket-interval`,
+//! or at once when a client waits for it.
 //!
-//! **A base.** Where the local data may have more than the log (after a crash, or when data get a bucket for the first
-//! time), the log goes on behind a snapshot of them. Nothing is appended before that counts, so no restore ever sees
-//! changes without what they were made to.
+//! **A base.** If the local data may have more than the log (after a crash, or when data get a bucket for the first
+//! time), the log continues behind a snapshot of them. Nothing is appended before that snapshot is valid, so no restore
+//! ever has changes without the data that they changed.
 //!
-//! **The lease** (`bucket-takeover yes`) is kept by any append, or by a RENEW, before a third of it is over. While this
-//! thread waits for the local log to be synced it is not: a server whose disk has failed makes way for another one, and
-//! looks whether that has come.
+//! **The lease** (`bucket-takeover yes`) is renewed by any append, or by a RENEW, before a third of it is over. It is
+//! not renewed while this thread waits for a sync of the local log: a server whose disk has failed gives way to another
+//! one, and checks if that has claimed the log.
 
 mod cuts;
 mod gathering;
@@ -32,7 +32,7 @@ use tokio::task::JoinHandle;
 use super::claimed::Claimed;
 use super::ending::Ending;
 use super::lease;
-use super::place::{Known, Place};
+use super::position_file::{Known, PositionFile};
 use super::settings::{INTERVAL, bytes_max};
 use cuts::Cuts;
 use gathering::{Gathering, LOOK_EVERY};
@@ -43,75 +43,75 @@ use watch::{TICK, Watch, now_ms};
 use crate::message::Notice;
 use crate::server::Server;
 
-/// A script may hold the data for much longer than a lease. A cut or a snapshot waits for it no longer than this, so
-/// that the lease is renewed in time,
+/// Maximum time that a cut or a snapshot waits for locks. A script may lock the data for much longer than a lease,
+/// which must be renewed in time,
 const LOCKS_MAX: Duration = Duration::from_millis(100);
 
-/// and is tried again not earlier than this.
+/// and the delay before it is tried again.
 const BUSY_FOR: Duration = Duration::from_secs(1);
 
-/// After a failure, a snapshot or an append is tried again not earlier.
+/// Delay before a failed snapshot or append is tried again.
 const RETRY_AFTER: Duration = Duration::from_secs(5);
 
-/// At the end of a server what waits is taken so many times: keys may still expire while the first is on its way.
+/// Number of times that a shutdown takes pending changes: keys may still expire while the first append is in flight.
 const LAST_TAKES: usize = 3;
 
-/// Why nothing more is written.
+/// Reason why nothing more is written.
 #[derive(Debug)]
 enum Stop {
     /// Another server has claimed the log.
     Deposed(String),
-    /// The end of the server came, and the store has not answered in time.
+    /// The shutdown's time is over, and the store has not answered.
     OutOfTime,
 }
 
-/// The thread's state.
+/// State of the thread.
 struct Uploader {
     server: Arc<Server>,
     runtime: Runtime,
     owner: Owner,
-    place: Place,
+    position_file: PositionFile,
     follower: Follower,
     ending: Arc<Ending>,
     watch: Watch,
-    /// What was taken from the feed and is not committed, in order.
+    /// Changes taken from the feed and not committed, in order.
     held: Vec<FedBatch>,
-    /// Whether some of that goes into the log: of marks, and of commands for replicas, only the positions count.
+    /// True if some of `held` goes into the log. Of marks and replica commands only the positions count.
     has_changes: bool,
-    /// Of what is held, everything up to this position is in the base.
+    /// Position in the feed up to which the base has everything.
     skipped: u64,
-    /// The log goes on behind a snapshot that does not count yet.
+    /// True if the log continues behind a snapshot that is not valid yet.
     needs_base: bool,
     snapshot: Snapshot,
-    /// What the log lacks of what was loaded; sent before anything else.
+    /// Loaded records that the log lacks; sent before anything else.
     tail: Vec<Vec<u8>>,
-    /// Sent behind it.
+    /// Records sent behind `tail`.
     gaps: Vec<Vec<u8>>,
     cuts: Cuts,
-    /// A snapshot is not begun before.
+    /// Earliest time of the next snapshot.
     snapshot_after: Instant,
-    /// When the last snapshot came to count, in milliseconds since 1970: also one of an earlier owner.
+    /// Time when the last snapshot became valid, in milliseconds since 1970; may be of an earlier owner.
     last_snapshot_ms: u64,
     /// Bytes of changes since the last snapshot, and of that snapshot.
     log_bytes: u64,
-    /// Of these, what the snapshot under way has.
+    /// Bytes of these that the snapshot in progress covers.
     covered_bytes: u64,
     snapshot_bytes: u64,
-    /// When the last append began.
+    /// Begin of the last append.
     appended: Option<Instant>,
     gathering: Gathering,
     pace: Pace,
-    /// Finds out what is to be deleted.
+    /// Task that finds out what to delete.
     pruning: Option<JoinHandle<Result<Option<Deletion>, Error>>>,
-    /// What is deleted when its time has come, and what was found to be deleted since.
+    /// Deletion that waits for its time, and the one found since.
     deletion: Option<Deletion>,
     later_deletion: Option<Deletion>,
-    /// Deletes objects, and returns how many and the floor. It may take longer than a lease.
+    /// Task that deletes objects, and returns their number and the floor. It may take longer than a lease.
     deleting: Option<JoinHandle<Result<(u64, u64), Error>>>,
 }
 
 impl Claimed {
-    /// Writes the log until the end is asked for.
+    /// Writes the log until shutdown is requested.
     pub(super) fn run(self, server: Arc<Server>, ending: Arc<Ending>) {
         let state = if self.needs_base { State::Base } else { State::Following };
         server.bucket.update(|figures| figures.state = state);
@@ -122,7 +122,16 @@ impl Claimed {
 impl Uploader {
     fn new(server: Arc<Server>, claimed: Claimed, ending: Arc<Ending>) -> Self {
         let Claimed {
-            runtime, store, owner, place, needs_base, tail, gaps, follower, mark, ..
+            runtime,
+            store,
+            owner,
+            position_file,
+            needs_base,
+            tail,
+            gaps,
+            follower,
+            mark,
+            ..
         } = claimed;
         let follower = follower.expect("it was followed when the keys were loaded");
         let owner = owner.take(&runtime);
@@ -137,7 +146,7 @@ impl Uploader {
             server,
             runtime,
             owner,
-            place,
+            position_file,
             follower,
             ending,
             watch,
@@ -167,16 +176,16 @@ impl Uploader {
     pub(super) fn run(mut self) {
         let (server, url) = (Arc::clone(&self.server), self.watch.store.url().to_owned());
         let outcome = self.serve().and_then(|()| self.finish());
-        // Before writers go on: what they write would not be in the log any more.
+        // Before writers continue: their changes would not be in the log any more.
         if let Err(stop) = outcome {
             stopped(&server, &url, &stop);
         }
-        // No writer waits for a thread that is not there.
+        // No writer waits for a thread that is gone.
         server.durability.hold_for_outside(false);
         server.tell_all(&Notice::Resume);
     }
 
-    /// Writes until the end is asked for.
+    /// Writes until shutdown is requested.
     fn serve(&mut self) -> Result<(), Stop> {
         self.send_tail()?;
         while !self.watch.is_ending(&self.ending) {
@@ -185,7 +194,7 @@ impl Uploader {
         Ok(())
     }
 
-    /// Takes what is there, and appends it when it is time.
+    /// Takes pending changes, and appends them when due.
     fn turn(&mut self) -> Result<(), Stop> {
         let settings = self.server.config.settings();
         self.take(TICK);
@@ -206,7 +215,7 @@ impl Uploader {
         Ok(())
     }
 
-    /// Takes what the feed has.
+    /// Takes the changes from the feed.
     fn take(&mut self, at_most: Duration) {
         let Ok(batch) = self.follower.wait(at_most) else { return self.begin_anew() };
         if batch.is_empty() {
@@ -214,14 +223,14 @@ impl Uploader {
         }
         self.watch.note_waiting();
         if self.needs_base && self.find_base(&batch) {
-            // What is in the base is not needed.
+            // The base has these changes already.
             self.held.clear();
         }
         self.has_changes |= batch.iter().any(|(_, fed)| matches!(fed, Fed::Record(_)));
         self.held.push(batch);
     }
 
-    /// Looks for the mark of the base. Whether it is there.
+    /// Searches for the mark of the base. Returns true if it is found.
     fn find_base(&mut self, batch: &FedBatch) -> bool {
         let number = self.owner.group().end().number;
         let Snapshot::Writing { mark, position, .. } = &mut self.snapshot else { return false };
@@ -232,7 +241,7 @@ impl Uploader {
         true
     }
 
-    /// More waited than may: the log goes on behind a new base.
+    /// Begins a new base, because more changes were pending than allowed.
     fn begin_anew(&mut self) {
         self.server.log.warning(
             "The bucket: changes came faster than the log took them, and it goes on behind a new snapshot",
@@ -251,7 +260,7 @@ impl Uploader {
         self.held.iter().map(|batch| batch.bytes() as u64).sum()
     }
 
-    /// Lets more come until an object is due.
+    /// Collects more changes until an object is due.
     fn gather(&mut self) {
         self.watch.look(self.held_bytes());
         while !self.watch.is_ending(&self.ending)
@@ -262,7 +271,7 @@ impl Uploader {
             self.follower.rest(slice);
             self.watch.look(self.held_bytes());
             if began.elapsed() < slice {
-                // It was called.
+                // A call woke it.
                 break;
             }
         }
@@ -274,7 +283,8 @@ impl Uploader {
         self.take(Duration::ZERO);
     }
 
-    /// For how long more may come, by the interval of this moment. `None`: an object is due, or full, or writers wait.
+    /// Returns how long more changes may come, by the current interval. `None` if an object is due or full, or writers
+    /// wait.
     fn until_due(&self) -> Option<Duration> {
         let interval = Duration::from_millis(self.server.config.settings().count(INTERVAL));
         let waiting_bytes = self.server.feed.waiting_bytes_of(Reader::Bucket) as u64;
@@ -289,7 +299,7 @@ impl Uploader {
         (!rest.is_zero()).then_some(rest)
     }
 
-    /// Appends all that is held.
+    /// Appends all taken changes.
     fn send(&mut self) -> Result<(), Stop> {
         let began_ms = now_ms();
         let held = std::mem::take(&mut self.held);
@@ -324,7 +334,7 @@ impl Uploader {
         Ok(())
     }
 
-    /// Everything up to this position is committed, and who waits for it is about to hear of it.
+    /// Notes that everything up to this position is committed; its waiting clients are told next.
     fn note_gathered(&mut self, position: u64) {
         let Some(began) = self.appended else { return };
         let now = Instant::now();
@@ -332,7 +342,7 @@ impl Uploader {
         self.gathering.committed(items, self.server.feed.position(), now - began, now);
     }
 
-    /// Appends an object, however long that takes.
+    /// Appends an object, without a time limit.
     fn append(&mut self, records: &mut Vec<&[u8]>, bytes: &mut usize) -> Result<(), Stop> {
         if records.is_empty() {
             return Ok(());
@@ -355,20 +365,20 @@ impl Uploader {
         Ok(())
     }
 
-    /// Has a record committed, while so many bytes wait for that, however long it takes: its number.
+    /// Commits a record, without a time limit, and returns its number. `in_flight` bytes wait for it.
     fn commit(
         &mut self,
         in_flight: u64,
         put: impl AsyncFn(&mut Owner) -> Result<Outcome, Error>,
     ) -> Result<u64, Stop> {
-        // That of the first attempt of this record, once it is begun. Later attempts send the same bytes, and another
-        // server may have claimed the log behind the first one: they prove nothing for what was executed since.
+        // Proof of the record's first attempt, once it has begun. Later attempts send these bytes again, and another
+        // server may have claimed the log behind the first one: they prove nothing about commands executed since.
         let mut proof = None;
         loop {
             let (server, owner) = (&self.server, &mut self.owner);
             let put = async {
-                // After a failure this record may be in flight still, and put anew, it would be there twice. What is in
-                // flight before it is begun is another one.
+                // After a failure this record may still be in flight, and a second put would store it twice. A record
+                // in flight before this one has begun is another one.
                 match owner.settle().await? {
                     Some(outcome)
                         if proof.is_some() || matches!(outcome, Outcome::Deposed { .. }) =>
@@ -381,15 +391,15 @@ impl Uploader {
             };
             let watched = self.watch.watched(put, &self.ending, in_flight);
             let outcome = self.runtime.block_on(watched);
-            if let Some(number) = self.judge(outcome, in_flight)? {
+            if let Some(number) = self.check(outcome, in_flight)? {
                 proof.inspect(|proof| self.note_proven(*proof));
                 return Ok(number);
             }
         }
     }
 
-    /// The number of a record that is committed; `None` if it is to be tried again.
-    fn judge(
+    /// Returns the number of a committed record; `None` if it must be tried again.
+    fn check(
         &mut self,
         outcome: Option<Result<Outcome, Error>>,
         in_flight: u64,
@@ -420,11 +430,11 @@ impl Uploader {
         Ok(())
     }
 
-    /// Has the local device what is appended next: after a power cut, this directory is never behind the bucket.
+    /// Syncs the next append's data to the local device: after a power loss, this directory is never behind the bucket.
     fn sync_here(&mut self, in_flight: u64) -> Result<(), Stop> {
         loop {
             let Some(durable_log) = self.server.durability.durable_log() else { return Ok(()) };
-            // While the log has failed nothing new comes from the feed, but some may have been taken.
+            // While the log has failed, the feed gives nothing new, but some changes may have been taken before.
             if !durable_log.has_write_error() && durable_log.sync().is_ok() {
                 return Ok(());
             }
@@ -434,8 +444,8 @@ impl Uploader {
         }
     }
 
-    /// Ends if another server has claimed the log while nothing is appended. If the store does not say, it is asked
-    /// again.
+    /// Ends if another server has claimed the log while nothing is appended. If the store does not answer, it is asked
+    /// again later.
     fn look_for_successor(&mut self, in_flight: u64) -> Result<(), Stop> {
         let looked = self.watch.watched(self.owner.look(), &self.ending, in_flight);
         match self.runtime.block_on(looked) {
@@ -447,7 +457,7 @@ impl Uploader {
         }
     }
 
-    /// Ends in good order: all is committed, and the next owner may claim at once.
+    /// Ends in order: everything is committed, and the next owner may claim at once.
     fn finish(mut self) -> Result<(), Stop> {
         for _ in 0..LAST_TAKES {
             self.take(Duration::ZERO);
@@ -463,7 +473,7 @@ impl Uploader {
             task.abort();
         }
         let is_equal = self.has_all();
-        let Self { server, runtime, owner, mut place, mut watch, ending, .. } = self;
+        let Self { server, runtime, owner, mut position_file, mut watch, ending, .. } = self;
         let outcome = runtime.block_on(watch.watched(owner.release(), &ending, 0));
         let number = match outcome {
             Some(Ok(Outcome::Committed(number))) => number,
@@ -487,8 +497,8 @@ impl Uploader {
             );
             return Ok(());
         }
-        let known = place.known.unwrap_or_default();
-        if let Err(error) = place.write(Known { released: Some(number), ..known }) {
+        let known = position_file.known.unwrap_or_default();
+        if let Err(error) = position_file.write(Known { released: Some(number), ..known }) {
             let line = format_args!("bucket.state: {error}; the next start begins with a snapshot");
             server.log.warning(line);
         }
@@ -496,8 +506,8 @@ impl Uploader {
         Ok(())
     }
 
-    /// Whether nothing is here that the log lacks. The feed holds back what the local log has refused, and that may be
-    /// in the one with which the server ends.
+    /// Returns true if the log lacks nothing. The feed holds back changes that the local log has refused, and a
+    /// shutdown may happen in that state.
     fn has_all(&self) -> bool {
         let has_failed =
             self.server.durability.durable_log().is_some_and(|wal| wal.has_write_error());
@@ -505,7 +515,7 @@ impl Uploader {
     }
 }
 
-/// Says why nothing more is written, and what follows from it.
+/// Logs why nothing more is written, and the consequence.
 fn stopped(server: &Server, url: &str, stop: &Stop) {
     match stop {
         Stop::Deposed(object) if server.bucket.lease.clock().is_some() => {

@@ -1,7 +1,7 @@
 //! Commands for operators: `slabs`, `lru`, `lru_crawler`, `cache_memlimit`, `watch`.
 //!
-//! Tierce has no slabs and no LRU lists. Commands that only tune these are checked and accepted without
-//! effect, so that scripts that set up a server work. Commands that would show or move them are refused.
+//! Tierce has no slabs and no LRU lists. Commands that only tune these are checked and accepted without effect, so that
+//! scripts that set up a server work. Commands that would show or move them are refused.
 
 use tierce_wire::memcached::text::Reply;
 
@@ -13,17 +13,17 @@ const UNKNOWN: &str = "ERROR";
 const BAD_FORMAT: &str = "CLIENT_ERROR bad command line format";
 const BAD_CLASS: &str = "BADCLASS invalid class id";
 
-/// The largest number of a class that memcached may have.
+/// Largest number of a class that memcached may have.
 const CLASS_MAX: u32 = 63;
 
-/// `cache_memlimit` takes no less and no more megabytes.
+/// Bounds of `cache_memlimit`, in megabytes.
 const MEMLIMIT_MIN: u64 = 8;
 const MEMLIMIT_MAX: u64 = 1_000_000_000;
 
-/// The percentages of `lru tune` may not sum up to more.
+/// Upper bound of the sum of the percentages of `lru tune`.
 const LRU_PERCENT_MAX: u32 = 80;
 
-/// The longest pause of the crawler, in microseconds.
+/// Longest pause of the crawler, in microseconds.
 const CRAWLER_SLEEP_MAX: u32 = 1_000_000;
 
 fn number(word: &str) -> Option<u32> {
@@ -31,7 +31,7 @@ fn number(word: &str) -> Option<u32> {
 }
 
 impl Run<'_, '_> {
-    /// Runs a command, of which this follows its name.
+    /// Runs a command; `rest` is the text after its name.
     pub fn admin(&mut self, name: &[u8], rest: &[u8], reply: Reply) {
         let rest = String::from_utf8_lossy(rest);
         let mut words: Vec<&str> = rest.split(' ').filter(|word| !word.is_empty()).collect();
@@ -70,7 +70,7 @@ impl Run<'_, '_> {
             ["crawl" | "metadump" | "mgdump", _] if !shared.has_crawler() => {
                 "CLIENT_ERROR lru crawler disabled"
             }
-            // What has expired goes anyway, without delay.
+            // Expired keys are removed anyway, without delay.
             ["crawl", classes] => Classes::parse(classes).map_or(BAD_CLASS, |_| "OK"),
             ["metadump", classes] => return self.dump(Form::Facts, classes),
             ["mgdump", classes] => return self.dump(Form::Commands, classes),
@@ -81,7 +81,7 @@ impl Run<'_, '_> {
 
     fn dump(&mut self, form: Form, classes: &str) {
         match Classes::parse(classes) {
-            // The replies to later requests have to come behind it.
+            // The replies to later requests have to follow the dump.
             Some(Classes::Ours) => self.session.dump = Some(Dump::new(form)),
             Some(Classes::Empty) => self.write(form.end()),
             None => self.line(Reply::Wanted, BAD_CLASS),
@@ -98,7 +98,7 @@ impl Run<'_, '_> {
             (_, MEMLIMIT_MIN..=MEMLIMIT_MAX) => {
                 let limit = format!("{megabytes}mb");
                 let peer = self.session.client.peer();
-                // Enforcing the limit may take a look at all shards.
+                // Enforcing the limit may access all shards.
                 self.release();
                 match self.server.config.set(&[(b"maxmemory", limit.as_bytes())], peer) {
                     Ok(_) => "OK",
@@ -111,16 +111,16 @@ impl Run<'_, '_> {
     }
 }
 
-/// The classes whose items are wanted.
+/// Classes of the requested items.
 enum Classes {
-    /// The one there is is among them.
+    /// They include the only one that exists.
     Ours,
-    /// Only such as there are not.
+    /// They include only classes that do not exist.
     Empty,
 }
 
 impl Classes {
-    /// `all`, `hash`, or numbers with commas between them.
+    /// Parses `all`, `hash`, or numbers separated by commas.
     fn parse(text: &str) -> Option<Self> {
         if matches!(text, "all" | "hash") {
             return Some(Self::Ours);

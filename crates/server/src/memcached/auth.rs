@@ -4,7 +4,7 @@ use super::Host;
 use crate::acl::{Origin, Rights};
 use crate::clients::Client;
 
-/// Who a client says it is.
+/// User and password of a client.
 #[derive(Clone, Copy)]
 pub struct Credentials<'a> {
     pub user: &'a [u8],
@@ -12,15 +12,15 @@ pub struct Credentials<'a> {
 }
 
 impl<'a> Credentials<'a> {
-    /// `user password`, the value of the `set` by which a client of the text protocol says who it is; `None` if it is
-    /// something else.
+    /// Parses `user password`, the value of the `set` with which a client of the text protocol authenticates; `None` if
+    /// it is something else.
     pub fn of_words(words: &'a [u8]) -> Option<Self> {
         let blank = words.iter().position(|&byte| byte == b' ')?;
         Some(Self { user: &words[..blank], password: &words[blank + 1..] })
     }
 
-    /// The message of SASL PLAIN: whom to act as, who one is, and the password, zeros between them. `None` if the
-    /// client wants to act as another user.
+    /// Parses the message of SASL PLAIN: the user to act as, the own user, and the password, separated by zeros. `None`
+    /// if the client wants to act as another user.
     pub fn of_plain(message: &'a [u8]) -> Option<Self> {
         let mut parts = message.splitn(3, |&byte| byte == 0);
         let mut next = || parts.next().unwrap_or_default();
@@ -28,7 +28,7 @@ impl<'a> Credentials<'a> {
         (act_as.is_empty() || act_as == user).then_some(Self { user, password })
     }
 
-    /// The rights of that user, if the password is right. If not, that is logged as an attempt by `called`.
+    /// Returns the rights of the user, if the password is right. Otherwise logs this as an attempt by `called`.
     pub fn check(
         self,
         server: Host<'_>,

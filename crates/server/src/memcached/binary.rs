@@ -1,6 +1,6 @@
 //! The commands of the binary protocol.
 //!
-//! Every reply has the version of the value in its header, whether or not the client uses it; see
+//! Every reply has the version of the value in its header, even if the client does not use it; see
 //! [`VersionFor::Anybody`].
 
 use tierce_keyspace::{Adjusted, Condition, End, Error, Key, Stored, VersionFor};
@@ -20,20 +20,20 @@ use crate::command::Access;
 use crate::fault::Fault;
 use crate::front_ends::{Outcome, write_value};
 
-/// A key that says which keys a client knows to hash; the only mechanism.
+/// SASL mechanisms: PLAIN is the only one.
 const MECHANISMS: &[u8] = b"PLAIN";
 
 fn reply(request: &Request<'_>, status: Status, version: u64) -> Reply {
     Reply { opcode: request.opcode, status, opaque: request.opaque, version }
 }
 
-/// The version that a request wants a value to have, if any.
+/// Returns the version that a request requires of a value, if any.
 fn wanted(request: &Request<'_>) -> Option<u64> {
     (request.version != 0).then_some(request.version)
 }
 
 impl Run<'_, '_> {
-    /// Runs a request, whose key this is.
+    /// Runs a request with this key.
     #[inline]
     pub fn frame(&mut self, request: &Request<'_>, key: Key<'_>) {
         let operation = match request.operation() {
@@ -74,7 +74,7 @@ impl Run<'_, '_> {
                 self.done(request, 0);
                 self.closing = true;
             }
-            // Clients that have a password in their settings go on without.
+            // Clients with a configured password then continue without authentication.
             Operation::SaslList | Operation::SaslAuth { .. } | Operation::SaslStep
                 if self.server.acl.users.need_not_authenticate() =>
             {
@@ -112,8 +112,8 @@ impl Run<'_, '_> {
         self.fail(request, Status::TooLarge);
     }
 
-    /// Refuses a malformed request. It is unknown what a client takes the bytes for whose
-    /// requests have parts of the wrong lengths, so its connection ends.
+    /// Refuses a malformed request. If parts of a request have wrong lengths, it is unknown how the client interprets
+    /// the bytes, so its connection ends.
     #[cold]
     fn refuse_frame(&mut self, request: &Request<'_>, status: Status) {
         self.fail(request, status);
@@ -121,7 +121,7 @@ impl Run<'_, '_> {
         self.closing = status == Status::InvalidArguments;
     }
 
-    /// Gives up on a connection whose frames cannot be told apart.
+    /// Ends a connection whose frames cannot be told apart.
     #[cold]
     pub fn broken(&mut self, opaque: u32, opcode: u8) {
         let request = Request { opcode, opaque, version: 0, extras: b"", key: b"", value: b"" };
@@ -172,7 +172,7 @@ impl Run<'_, '_> {
         self.note(key, Use::Get { hit: true });
     }
 
-    /// A read that found nothing; with its key in the reply if that was asked for.
+    /// Replies to a read that found nothing, with its key if requested.
     fn miss(&mut self, request: &Request<'_>, with_key: bool) {
         if request.loudness() == Loudness::Quiet {
             return;
@@ -226,7 +226,7 @@ impl Run<'_, '_> {
         self.tell_stored_frame(request, key, stored, Status::NotStored);
     }
 
-    /// Tells what became of a store, with the version of the new value.
+    /// Replies with the outcome of a store, with the version of the new value.
     #[inline(always)]
     fn tell_stored_frame(
         &mut self,
@@ -302,7 +302,7 @@ impl Run<'_, '_> {
         self.done(request, 0);
     }
 
-    /// Tells what became of a store or delete.
+    /// Replies with the outcome of a store or delete.
     fn tell(&mut self, request: &Request<'_>, stored: Result<Stored, Refusal>, absent: Status) {
         match stored {
             Ok(Stored::Done) => self.done(request, 0),
@@ -352,18 +352,18 @@ impl Run<'_, '_> {
     }
 }
 
-/// Whether a quiet request does not tell that its key is missing: reads do not.
+/// Returns true if a quiet request does not report a missing key: reads do not.
 fn misses_quietly(request: &Request<'_>) -> bool {
     matches!(request.operation(), Ok(Operation::Get { .. }))
 }
 
-/// What a client may ask before it has said its password.
+/// Returns true for requests that are allowed before authentication.
 fn is_open_to_all(operation: &Operation<'_>) -> bool {
     use Operation::{Noop, Quit, SaslAuth, SaslList, SaslStep, Version};
     matches!(operation, Noop | Quit | SaslAuth { .. } | SaslList | SaslStep | Version)
 }
 
-/// What a request does to the data; `None` if it has nothing to do with them.
+/// Returns a request's access to the data; `None` if it touches no data.
 pub fn access_of(request: &Request<'_>) -> Option<Access> {
     use Operation as Op;
     Some(match request.operation().ok()? {
@@ -381,7 +381,7 @@ pub fn access_of(request: &Request<'_>) -> Option<Access> {
     })
 }
 
-/// The same for a request whose value is too large: one that would have replaced a value removes it.
+/// Returns the access of a request whose value is too large: one that would have replaced a value removes it.
 pub fn access_of_too_large(request: &Request<'_>) -> Option<Access> {
     let replaces = matches!(request.operation(), Ok(Operation::Store { mode: Mode::Set, .. }));
     replaces.then_some(Access::CHANGE)

@@ -2,23 +2,23 @@
 
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 
-/// Makes the enum and the names that `stats` uses, in its order.
+/// Defines the enum and the names that `stats` uses, in its order.
 macro_rules! counts {
     ($($(#[$doc:meta])* $count:ident = $name:literal,)*) => {
-        /// What is counted.
+        /// Counter of `stats`.
         #[derive(Clone, Copy, PartialEq, Eq, Debug)]
         #[repr(usize)]
         pub enum Count {
             $($(#[$doc])* $count,)*
         }
 
-        /// All of them with their names.
+        /// All counters with their names.
         pub const COUNTS: &[(Count, &str)] = &[$((Count::$count, $name),)*];
     };
 }
 
 counts! {
-    /// Values that came to be stored.
+    /// Values that arrived to be stored.
     Set = "cmd_set",
     /// Flushes.
     Flush = "cmd_flush",
@@ -30,23 +30,23 @@ counts! {
     GetHits = "get_hits",
     /// Keys read and not found.
     GetMisses = "get_misses",
-    /// Of these, keys that were there, but over.
+    /// Keys among the misses that had expired.
     GetExpired = "get_expired",
-    /// Nothing: what is flushed is gone at once.
+    /// Always 0: flushed keys are removed at once.
     GetFlushed = "get_flushed",
-    /// Deletions of nothing.
+    /// Deletions of missing keys.
     DeleteMisses = "delete_misses",
     /// Deletions.
     DeleteHits = "delete_hits",
-    /// Increments of nothing.
+    /// Increments of missing keys.
     IncrMisses = "incr_misses",
     /// Increments.
     IncrHits = "incr_hits",
-    /// Decrements of nothing.
+    /// Decrements of missing keys.
     DecrMisses = "decr_misses",
     /// Decrements.
     DecrHits = "decr_hits",
-    /// Stores by version where nothing was.
+    /// Stores by version of missing keys.
     CasMisses = "cas_misses",
     /// Stores by version.
     CasHits = "cas_hits",
@@ -54,7 +54,7 @@ counts! {
     CasBadval = "cas_badval",
     /// Keys touched.
     TouchHits = "touch_hits",
-    /// Touches of nothing.
+    /// Touches of missing keys.
     TouchMisses = "touch_misses",
     /// Values refused for their size.
     TooLarge = "store_too_large",
@@ -62,31 +62,31 @@ counts! {
     NoMemory = "store_no_memory",
     /// Authentications.
     AuthCmds = "auth_cmds",
-    /// Failed ones.
+    /// Failed authentications.
     AuthErrors = "auth_errors",
-    /// Values that came, but were not stored.
+    /// Values that arrived, but were not stored.
     Unstored = "",
-    /// Values that a read or an increment of nothing made.
+    /// Values created by a read or an increment of a missing key.
     Created = "",
-    /// Full batches, after which a connection goes on with the next one.
+    /// Full batches, after which a connection continues with the next one.
     Yields = "conn_yields",
 }
 
 const LEN: usize = COUNTS.len();
 
-/// The counters of one worker.
+/// Counters of one worker.
 #[derive(Default)]
 pub struct Counters([AtomicU64; LEN]);
 
 impl Counters {
-    /// Adds; only by the worker that owns them.
+    /// Adds to a counter; only called by the worker that owns it.
     #[inline]
     pub fn add(&self, count: Count, by: u64) {
         let word = &self.0[count as usize];
         word.store(word.load(Relaxed).wrapping_add(by), Relaxed);
     }
 
-    /// Takes one back that was counted too early.
+    /// Subtracts one that was counted too early.
     pub fn take_back(&self, count: Count) {
         let word = &self.0[count as usize];
         word.store(word.load(Relaxed).wrapping_sub(1), Relaxed);
@@ -108,7 +108,7 @@ impl Totals {
         totals
     }
 
-    /// Less what was counted up to `baseline`.
+    /// Returns the difference to `baseline`.
     pub fn since(mut self, baseline: &Self) -> Self {
         for (sum, base) in self.0.iter_mut().zip(&baseline.0) {
             *sum = sum.wrapping_sub(*base);
@@ -120,12 +120,12 @@ impl Totals {
         self.0[count as usize]
     }
 
-    /// Keys read.
+    /// Returns the number of keys read.
     pub fn gets(&self) -> u64 {
         self.get(Count::GetHits) + self.get(Count::GetMisses)
     }
 
-    /// Values stored.
+    /// Returns the number of values stored.
     pub fn stored(&self) -> u64 {
         let came = self.get(Count::Set) + self.get(Count::Created);
         came.saturating_sub(self.get(Count::Unstored))

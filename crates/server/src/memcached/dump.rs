@@ -1,11 +1,10 @@
-//! The keys of the database for tools that copy a cache or look through it: `lru_crawler metadump`,
-//! `lru_crawler mgdump`, and `stats cachedump`.
+//! The keys of the database for tools that copy or inspect a cache: `lru_crawler metadump`, `lru_crawler mgdump`, and
+//! `stats cachedump`.
 //!
-//! A dump is written in pieces, and the next one only when the client has taken most of what there is: it
-//! costs as much memory for a million keys as for a thousand, and other clients of the worker have their
-//! turns in between. A key that exists all the time is listed once; one that comes or goes meanwhile may or
-//! may not be listed. Keys that clients of memcached could not read are left out: those of other types, and
-//! those that are too long.
+//! A dump is written in pieces, and the next one only when the client has read most of the pending output. So it costs
+//! as much memory for a million keys as for a thousand, and other clients of the worker are served in between. A key
+//! that exists all the time is listed once; one that is created or deleted meanwhile may or may not be listed. Keys
+//! that memcached clients could not read are left out: those of other types, and those that are too long.
 
 use tierce_keyspace::{Busy, DbIndex, Summary, VersionFor};
 use tierce_output::Output;
@@ -14,29 +13,29 @@ use tierce_wire::memcached::{KEY_LEN_MAX, base64};
 use super::stats::SLAB_CLASS;
 use crate::pipeline::Guard;
 
-/// Keys that are looked at together, under few locks.
+/// Number of keys that are read together, under few locks.
 const KEYS_AT_ONCE: usize = 128;
 
-/// Bytes that are written in one turn of the worker.
+/// Maximum number of bytes written in one turn of the worker.
 const TURN_BYTES: usize = 64 * 1024;
 
-/// No more is written while the client has not taken so much.
+/// Number of unread bytes from which on no more is written.
 const UNSENT_BYTES_MAX: usize = 128 * 1024;
 
-/// `stats cachedump` writes no more, as in memcached.
+/// Maximum number of bytes that `stats cachedump` writes, as in memcached.
 const CACHEDUMP_BYTES_MAX: usize = 2 * 1024 * 1024;
 
-/// How keys are told.
+/// Format of the keys.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub enum Form {
-    /// `metadump`: a line of facts for each.
+    /// `metadump`: a line of facts for each key.
     Facts,
-    /// `mgdump`: a command for each that reads it.
+    /// `mgdump`: a command for each key that reads it.
     Commands,
 }
 
 impl Form {
-    /// What follows the last key.
+    /// Returns the line after the last key.
     pub fn end(self) -> &'static str {
         match self {
             Self::Facts => "END\r\n",
@@ -45,23 +44,23 @@ impl Form {
     }
 }
 
-/// A dump that goes on.
+/// Dump in progress.
 pub struct Dump {
     form: Form,
-    /// Where to go on.
+    /// Position to continue from.
     cursor: u64,
 }
 
-/// How a dump goes on.
+/// Continuation of a dump.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub enum Progress {
     /// It is complete.
     Done,
-    /// In the next turn.
+    /// It continues in the next turn.
     NextTurn,
-    /// When the client has read more.
+    /// It continues when the client has read more.
     WhenRead,
-    /// When another thread does not hold this shard any more.
+    /// It continues when another thread has unlocked this shard.
     WhenFree(Busy),
 }
 
@@ -103,7 +102,7 @@ impl Dump {
 }
 
 impl Dump {
-    /// Writes some keys, and returns where to go on.
+    /// Writes some keys, and returns the position to continue from.
     fn advance_some(
         &self,
         guard: &mut Guard<'_, '_>,
@@ -124,7 +123,7 @@ impl Dump {
     }
 }
 
-/// Adds some keys from a cursor on, and returns the next one.
+/// Adds some keys from a cursor on, and returns the next cursor.
 fn scan(
     guard: &mut Guard<'_, '_>,
     db: DbIndex,
@@ -140,7 +139,7 @@ fn scan(
     })
 }
 
-/// What is known of a string; `None` if the key holds none, or is gone.
+/// Returns the facts about a string; `None` if the key holds none, or is gone.
 fn summary_of(
     guard: &mut Guard<'_, '_>,
     db: DbIndex,
@@ -166,7 +165,7 @@ fn write_facts(key: &[u8], summary: &Summary, now_ms: i64, out: &mut Vec<u8>) {
     out.extend_from_slice(facts.as_bytes());
 }
 
-/// As in addresses of pages: what is not a letter, a digit or one of four signs is two digits.
+/// Encodes a key as in URLs: a byte that is not a letter, a digit or one of four signs becomes two hex digits.
 fn write_encoded(key: &[u8], out: &mut Vec<u8>) {
     for &byte in key {
         if byte.is_ascii_alphanumeric() || b"-._~".contains(&byte) {
@@ -177,7 +176,7 @@ fn write_encoded(key: &[u8], out: &mut Vec<u8>) {
     }
 }
 
-/// `mg key`, or in base64 what would be two words; nothing for a key that is too long for that.
+/// Writes `mg key`, with the key in base64 if it is not one word; nothing if that is too long.
 fn write_command(key: &[u8], out: &mut Vec<u8>) {
     let is_word = !key.is_empty() && key.iter().all(|byte| byte.is_ascii_graphic());
     let before = out.len();
@@ -197,8 +196,8 @@ fn write_command(key: &[u8], out: &mut Vec<u8>) {
     out.extend_from_slice(b"\r\n");
 }
 
-/// `stats cachedump`: up to so many keys, which are not in shards that are held for long, with the lengths of their
-/// values and when they expire.
+/// Runs `stats cachedump`: returns up to `limit` keys with the lengths of their values and their expiry times. Keys in
+/// shards that are locked for long are left out.
 pub fn cachedump(guard: &mut Guard<'_, '_>, db: DbIndex, limit: usize, now_ms: i64) -> Vec<u8> {
     let (mut out, mut cursor, mut told) = (Vec::new(), 0, 0);
     loop {

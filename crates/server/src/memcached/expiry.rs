@@ -1,11 +1,11 @@
-//! What memcached's times mean.
+//! The meaning of memcached's expiry times.
 
 use tierce_keyspace::{Db, DeadlineSet, Event, Expiry, Key};
 
-/// Longer times are points in time.
+/// Maximum of a relative time; longer times are Unix times.
 const RELATIVE_SECONDS_MAX: i64 = 30 * 24 * 60 * 60;
 
-/// Zero is never, a negative time at once, up to 30 days are counted from now on, and more is a Unix
+/// Converts an expiry time: zero is never, a negative time is at once, up to 30 days are relative, and more is a Unix
 /// time in seconds.
 #[inline]
 pub fn expiry(exptime: i64, now_ms: i64) -> Expiry {
@@ -17,13 +17,13 @@ pub fn expiry(exptime: i64, now_ms: i64) -> Expiry {
     }
 }
 
-/// A time in the binary protocol, where none is negative.
+/// Converts a time of the binary protocol, which has no negative ones.
 #[inline]
 pub fn from_frame(expiry: u32) -> i64 {
     i64::from(expiry)
 }
 
-/// Gives a key another time to live; `false` if there is no such key.
+/// Changes the time to live of a key. Returns false if there is no such key.
 pub fn touch(db: &mut Db<'_>, key: Key<'_>, exptime: i64) -> bool {
     match expiry(exptime, db.now_ms()) {
         Expiry::At(deadline_ms) => {
@@ -41,7 +41,7 @@ pub fn touch(db: &mut Db<'_>, key: Key<'_>, exptime: i64) -> bool {
     }
 }
 
-/// Seconds that are left, begun ones included; -1 for ever.
+/// Returns the seconds left, rounded up; -1 for a key that never expires.
 pub fn seconds_left(deadline_ms: Option<i64>, now_ms: i64) -> i64 {
     deadline_ms.map_or(-1, |deadline_ms| (deadline_ms - now_ms + 999).div_euclid(1000))
 }

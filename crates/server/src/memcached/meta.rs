@@ -1,9 +1,8 @@
 //! The meta commands.
 //!
-//! How a thundering herd of readers is avoided: an item that is out of date (`md` with `I`), about
-//! to expire (`mg` with `R`) or was missing and created empty (`mg` with `N`) tells one reader that
-//! it has won (W) and may store the new value, and all others that another one has (Z), until the
-//! item is stored again.
+//! They avoid a thundering herd of readers: an item that is stale (`md` with `I`), about to expire (`mg` with `R`) or
+//! was missing and created empty (`mg` with `N`) tells one reader that it has won (W) and may store the new value. It
+//! tells all others that another one has won (Z), until the item is stored again.
 
 use std::num::NonZeroU64;
 
@@ -23,7 +22,7 @@ use crate::command::Access;
 use crate::commands::replica_level::ReplicaLevel;
 use crate::front_ends::write_value;
 
-/// What the flags of a reply may ask for.
+/// Facts that the flags of a reply may ask for.
 #[derive(Default)]
 struct Told {
     size: usize,
@@ -43,7 +42,7 @@ impl Run<'_, '_> {
     /// Runs a meta command; `key` is absent if it has to be decoded first.
     #[inline]
     pub fn meta(&mut self, request: &Request<'_>, key: Option<Key<'_>>) {
-        // Few need it, and it takes time to clear.
+        // Few commands need it, and zeroing it takes time.
         let mut room;
         let key = match key {
             Some(key) => key,
@@ -81,9 +80,9 @@ impl Run<'_, '_> {
         }
     }
 
-    /// Creates an empty item for the reader that found none, and tells it that it has won.
+    /// Creates an empty item for the reader that found none, and tells the reader that it has won.
     fn vivify(&mut self, request: &Request<'_>, key: Key<'_>) -> bool {
-        // Its time to live is set where the flags are gone through.
+        // Its time to live is set when the flags are processed.
         if let Err(refusal) = self.create(key, b"", 0) {
             self.refused(Reply::Wanted, refusal);
             return true;
@@ -110,7 +109,7 @@ impl Run<'_, '_> {
         };
         let marks = item.marks;
         let mut told = Told::of(&item);
-        // A reader that has this very version needs no value.
+        // A reader that has this version needs no value.
         let sends_value = options.value && options.compare != Some(item.version);
         let buffer = self.output.buffer();
         if sends_value {
@@ -132,7 +131,7 @@ impl Run<'_, '_> {
                 b'R' if created == Created::No && !marks.won => {
                     won |= due(told.deadline_ms, options.recache.unwrap_or(0));
                 }
-                // The most frequent one: the value follows the line.
+                // The most frequent flag: the value follows the line.
                 b'v' => {}
                 _ => write_flag(letter, token, request, &told, now_ms, buffer),
             }
@@ -144,8 +143,8 @@ impl Run<'_, '_> {
             buffer.extend_from_slice(b" X");
             won |= !marks.won;
         }
-        // A win is a write, which is logged and sent to replicas. So no win is given while writes may not run, or while
-        // there would be no room for the new value.
+        // A win is a write, which is logged and sent to replicas. So no win is given while writes are not admitted, or
+        // while there would be no room for the new value.
         let kernel = self.stages.kernel;
         let is_closed = || {
             kernel.has_closed(Access::CHANGE, ReplicaLevel::of_server(kernel))
@@ -225,7 +224,7 @@ impl Run<'_, '_> {
         self.write("\r\n");
     }
 
-    /// Extends a value. With the flag `N`, one that is missing is made, and lives as long as that says.
+    /// Extends a value. With the flag `N`, a missing one is created, with the time to live of that flag.
     fn extend_or_vivify(
         &mut self,
         store: &Store<'_>,
@@ -244,8 +243,8 @@ impl Run<'_, '_> {
         }
     }
 
-    /// Stores a value whose version is older than that of the present one, marked as out of date:
-    /// `false` if it is not older.
+    /// Stores a value whose version is older than that of the present one, marked as stale. Returns false if it is not
+    /// older.
     fn store_stale(&mut self, store: &Store<'_>) -> bool {
         let key = store.key;
         let present = self.open(key).version(key, VersionFor::Comparison);
@@ -255,13 +254,13 @@ impl Run<'_, '_> {
         // Only one client may store a new value.
         let mut won = false;
         self.open(key).mark(key, |marks| won = marks.won);
-        // It lives as long as the present one would have.
+        // It keeps the expiry time of the present one.
         let (value, flags) = (NewString::new(store.value), store.flags);
         let always = Condition::Always;
         let stored = self.open(key).store(key, value, flags, Expiry::Keep, always).is_ok();
         self.open(key).mark(key, |marks| (marks.stale, marks.won) = (true, won));
         if stored {
-            // It was counted as one that did not fit.
+            // It was counted as a version mismatch.
             self.counters.take_back(Count::CasBadval);
             self.counters.take_back(Count::Unstored);
             self.counters.add(Count::CasHits, 1);
@@ -278,7 +277,7 @@ impl Run<'_, '_> {
         }
     }
 
-    /// Deletes an item, or what the flags of the command say to take from it.
+    /// Deletes an item, or the parts of it that the flags name.
     fn delete_or_keep(&mut self, key: Key<'_>, options: &Options) -> Result<&'static str, Refusal> {
         let deleted = match (options.remove_value, options.invalidate) {
             (true, _) => self.remove_value(key, options)?,
@@ -299,7 +298,7 @@ impl Run<'_, '_> {
         })
     }
 
-    /// Leaves an empty item of the same version, unless the client gives another one.
+    /// Leaves an empty item with this version, unless the client gives another one.
     fn remove_value(&mut self, key: Key<'_>, options: &Options) -> Result<Stored, Refusal> {
         let version = NonZeroU64::new(self.open(key).version(key, VersionFor::Comparison));
         let condition = options.compare.map_or(Condition::Present, Condition::Version);
@@ -405,7 +404,7 @@ impl Run<'_, '_> {
         }
     }
 
-    /// For people; the last two figures have no meaning here but a place.
+    /// Writes debug output for people; the last two figures have no meaning here but must be present.
     fn meta_debug(&mut self, request: &Request<'_>, key: Key<'_>) {
         self.counters.add(Count::Meta, 1);
         let now_ms = self.stages.now_ms;
@@ -424,7 +423,7 @@ impl Run<'_, '_> {
         self.line(Reply::Wanted, &line);
     }
 
-    /// A reply without an item: key and opaque come back all the same.
+    /// Writes a reply without an item; it still returns key and opaque.
     fn status(&mut self, status: &str, request: &Request<'_>) {
         self.write(status);
         for (letter, token) in request.flags() {
@@ -437,7 +436,7 @@ impl Run<'_, '_> {
     }
 }
 
-/// Whether an item was made by the command that replies with it.
+/// Tells if the command that replies with an item has created it.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Created {
     No,
@@ -445,7 +444,7 @@ enum Created {
 }
 
 impl Told {
-    /// The deadline after a flag that may set one: what is told behind it is the new one.
+    /// Returns the deadline after a flag that may set one: later flags report the new one.
     fn deadline_after(
         &self,
         letter: u8,
@@ -460,7 +459,7 @@ impl Told {
         }
     }
 
-    /// The deadline after all flags.
+    /// Returns the deadline after all flags.
     fn deadline_after_all(
         &self,
         request: &Request<'_>,

@@ -1,18 +1,18 @@
-//! The protocols of memcached, on the same keys as everything else.
+//! The protocols of memcached, on the keyspace that all protocols share.
 //!
-//! | module | what it holds |
+//! | module | contents |
 //! |---|---|
 //! | `session` | the state of one connection |
-//! | `serve` | what arrived together: find the language, parse, prefetch, execute |
-//! | `run` | what executing a request needs, and what all protocols have in common |
+//! | `serve` | requests that arrived together: detect the protocol, parse, prefetch, execute |
+//! | `run` | execution of a request, common to all languages |
 //! | `text`, `meta`, `binary` | the commands of each language |
 //! | `admin` | commands for operators |
 //! | `dump` | all keys, for tools |
 //! | `auth` | passwords in a protocol that has none, and SASL |
-//! | `expiry` | what memcached's times mean |
+//! | `expiry` | the meaning of memcached's times |
 //! | `operations` | names under which requests are counted |
 //! | `counters`, `prefixes`, `stats` | memcached's own statistics |
-//! | `shared` | what the workers share |
+//! | `shared` | state that the workers share |
 
 mod admin;
 mod auth;
@@ -35,30 +35,29 @@ pub use serve::{BatchMemory, serve};
 pub use session::Session;
 pub use shared::{Host, Shared};
 
-/// The version of memcached whose replies these are. Some client libraries want to know one.
+/// Version of memcached whose replies are used. Some client libraries ask for one.
 pub const MEMCACHED_VERSION: &str = "1.6.18";
 
-/// The error for a writer while the log cannot take writes.
+/// Error for a writer while the log cannot take writes.
 const NOT_LOGGED: &str = "the log cannot be written, and writes are refused until it can";
 
-/// The error for a writer while snapshots cannot be written, and `stop-writes-on-bgsave-error` is
-/// on.
+/// Error for a writer while snapshots cannot be written, and `stop-writes-on-bgsave-error` is on.
 const NOT_SAVED: &str = "snapshots cannot be written, and writes are refused until they can";
 
-/// The error for what the user may not do.
+/// Error for a request that the user may not make.
 const NO_PERMISSION: &str = "the user has no permission for that";
 
-/// The error for a reader of a key that holds no string.
+/// Error for a reader of a key that holds no string.
 const WRONG_TYPE: &str = "the key holds no string";
 
-/// Of a replica.
+/// Error for a writer to a replica.
 const READ_ONLY: &str = "this server is a read only replica";
 
-/// The error for a writer while there are fewer replicas than `min-replicas-to-write` wants.
+/// Error for a writer while there are fewer replicas than `min-replicas-to-write` requires.
 const TOO_FEW_REPLICAS: &str = "not enough good replicas to write";
 
-/// Of a replica that has lost its primary.
+/// Error for a client of a replica that has lost its primary.
 const PRIMARY_IS_DOWN: &str = "the link with the primary is down";
 
-/// Refuses everything while data are being loaded.
+/// Error for all requests while data are being loaded.
 const LOADING: &str = "the server is loading the dataset";

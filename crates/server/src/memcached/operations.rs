@@ -1,6 +1,6 @@
-//! The names under which requests are counted, and how MONITOR and the slow log show them.
+//! The names under which requests are counted, and under which MONITOR and the slow log show them.
 //!
-//! A request is counted and shown as its equivalent in the text protocol, whichever protocol it came in.
+//! A request of either protocol is counted and shown as its equivalent in the text protocol.
 
 use std::borrow::Cow;
 
@@ -12,10 +12,10 @@ use crate::acl::Permission;
 use crate::command::{Operation, Operations};
 use crate::front_ends::Equivalent;
 
-/// Makes the enum and the names.
+/// Defines the enum and the names.
 macro_rules! names {
     ($($name:ident = $text:literal,)*) => {
-        /// A request by its name.
+        /// Name of a request.
         #[derive(Clone, Copy, PartialEq, Eq, Debug)]
         #[repr(u16)]
         pub enum Name {
@@ -60,7 +60,7 @@ names! {
 impl Name {
     #[inline]
     pub fn operation(self, operations: Operations) -> Operation {
-        // The others look at more than some keys.
+        // The others access more than some keys.
         let is_brief = (self as u16) < Self::FlushAll as u16;
         operations.get(self as u16, is_brief)
     }
@@ -82,7 +82,7 @@ fn of_mode(mode: Mode) -> Name {
     }
 }
 
-/// What the user of a request needs the right to; nothing for what every user may do.
+/// Returns the command whose right a request needs; `None` if every user may make it.
 fn equivalent_of(name: Name) -> Option<Equivalent> {
     Some(match name {
         Name::Get | Name::Gets | Name::MetaGet | Name::MetaDebug => Equivalent::GET,
@@ -100,10 +100,10 @@ fn equivalent_of(name: Name) -> Option<Equivalent> {
     })
 }
 
-/// The same for a text command.
+/// Returns the equivalent of a text command.
 pub fn equivalent_of_command(command: &Command<'_>) -> Option<Equivalent> {
     match command {
-        // It stores what it does not find, or changes when that expires.
+        // It stores a missing value, or changes an expiry time.
         Command::Meta(request) if request.verb == Verb::Get => {
             let options = &request.options;
             let changes = options.vivify.is_some() || options.ttl.is_some();
@@ -119,7 +119,7 @@ pub fn equivalent_of_command(command: &Command<'_>) -> Option<Equivalent> {
     }
 }
 
-/// The same for a frame.
+/// Returns the equivalent of a frame.
 pub fn equivalent_of_frame(request: &binary::Request<'_>) -> Option<Equivalent> {
     match of_opcode(request.opcode)? {
         Name::Stats if request.key.starts_with(b"reset") => {
@@ -129,7 +129,7 @@ pub fn equivalent_of_frame(request: &binary::Request<'_>) -> Option<Equivalent> 
     }
 }
 
-/// The name of a text command.
+/// Returns the name of a text command.
 #[inline]
 pub fn of_command(command: &Command<'_>) -> Name {
     match *command {
@@ -161,7 +161,7 @@ pub fn of_command(command: &Command<'_>) -> Name {
     }
 }
 
-/// The name of a frame with this code; nothing for an unknown one.
+/// Returns the name of a frame with this code; `None` for an unknown one.
 #[inline]
 pub fn of_opcode(opcode: u8) -> Option<Name> {
     use binary::opcode as op;
@@ -193,7 +193,7 @@ fn number<'a>(number: impl ToString) -> Cow<'a, [u8]> {
     Cow::Owned(number.to_string().into_bytes())
 }
 
-/// The words of a text command; none of one for operators, which monitors do not show either in Redis.
+/// Returns the words of a text command; none for an operator's command, which Redis' monitors do not show either.
 pub fn words_of_command<'a>(command: &Command<'a>) -> Words<'a> {
     let mut words: Words<'a> = vec![of_command(command).text().as_bytes().into()];
     match *command {
@@ -227,7 +227,7 @@ pub fn words_of_command<'a>(command: &Command<'a>) -> Words<'a> {
     words
 }
 
-/// The words of a frame; none of one that has to do with passwords.
+/// Returns the words of a frame; none if it deals with passwords.
 pub fn words_of_frame<'a>(request: &binary::Request<'a>) -> Words<'a> {
     use binary::Operation as Op;
     let Some(name) = of_opcode(request.opcode) else { return Words::new() };

@@ -1,7 +1,7 @@
-//! What `stats detail` reports: how keys are used, by their prefix before the first colon.
+//! The statistics of `stats detail`: uses of keys, by their prefix before the first colon.
 //!
-//! Off until a client asks for it. All workers count in one table under a lock, which a request takes only
-//! while this is on.
+//! Off until a client enables it. All workers count in one table under a lock, which a request takes only while this is
+//! on.
 
 use std::collections::BTreeMap;
 use std::fmt::Write as _;
@@ -9,20 +9,20 @@ use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 
 use parking_lot::Mutex;
 
-/// Ends a prefix.
+/// End of a prefix.
 const DELIMITER: u8 = b':';
 
-/// Prefixes that are counted; others are not, so that keys cannot fill the memory with them.
+/// Maximum number of counted prefixes, so that keys cannot fill the memory with them.
 const PREFIXES_MAX: usize = 10_000;
 
-/// What happened to a key.
+/// Use of a key.
 #[derive(Clone, Copy)]
 pub enum Use {
     /// It was read, and found or not.
     Get { hit: bool },
-    /// A value came for it.
+    /// A value arrived for it.
     Set,
-    /// It was to be deleted.
+    /// Its deletion was requested.
     Delete,
 }
 
@@ -34,7 +34,7 @@ struct Counts {
     deletes: u64,
 }
 
-/// See the head of this file.
+/// Uses of keys by prefix; see the module.
 #[derive(Default)]
 pub struct Prefixes {
     on: AtomicBool,
@@ -42,7 +42,7 @@ pub struct Prefixes {
 }
 
 impl Prefixes {
-    /// Whether uses are counted.
+    /// Returns true if uses are counted.
     #[inline]
     pub fn is_on(&self) -> bool {
         self.on.load(Relaxed)
@@ -52,7 +52,7 @@ impl Prefixes {
         self.on.store(on, Relaxed);
     }
 
-    /// Forgets everything.
+    /// Drops all counts.
     pub fn reset(&self) {
         self.counts.lock().clear();
     }
@@ -80,7 +80,7 @@ impl Prefixes {
         }
     }
 
-    /// The reply to `stats detail dump`.
+    /// Returns the reply to `stats detail dump`.
     pub fn report(&self) -> String {
         let mut text = String::new();
         for (prefix, counts) in &*self.counts.lock() {

@@ -1,4 +1,4 @@
-//! What executing a request needs, and what all protocols have in common.
+//! The state for executing requests, and the operations common to all languages.
 
 use tierce_keyspace::{
     Adjust, Adjusted, Busy, Condition, Db, End, Event, Freeing, Key, NewString, Stored, VersionFor,
@@ -17,33 +17,33 @@ use crate::front_ends::{Outcome, Stages};
 use crate::pipeline::Guard;
 use crate::waiting::Waits;
 
-/// Requests parsed before the first of them is executed. Enough for the prefetches of a pipeline to
-/// overlap, and few enough for what is parsed to stay in the first-level cache.
+/// Maximum number of requests parsed before the first of them is executed. Enough for the prefetches of a pipeline to
+/// overlap, and few enough for the parsed requests to stay in the L1 cache.
 pub(super) const REQUESTS_MAX: usize = 64;
 
-/// Runs the requests of a batch, one after the other.
+/// Executor of the requests of a batch, one after the other.
 pub struct Run<'a, 'k> {
     pub server: Host<'k>,
     pub session: &'a mut Session,
     pub guard: Guard<'a, 'k>,
     pub output: &'a mut Output,
     pub counters: &'k Counters,
-    /// What requests pass.
+    /// Stages that requests pass.
     pub stages: Stages<'k>,
-    /// Uses are counted by prefix.
+    /// True if uses are counted by prefix.
     pub detailed: bool,
     /// Set by a request after which the connection ends.
     pub closing: bool,
-    /// Set by a request that could not run, since another thread holds a shard for long.
+    /// Set by a request that could not run, because another thread locks a shard for long.
     pub busy: Option<Busy>,
 }
 
-/// Why a request is refused that is right in itself.
+/// Reason why a valid request is refused.
 #[derive(Clone, Copy, Debug)]
 pub enum Refusal {
-    /// The data does not allow it.
+    /// The data do not allow it.
     Data(tierce_keyspace::Error),
-    /// The server is in no state for it.
+    /// The state of the server does not allow it.
     Server(Fault),
 }
 
@@ -53,7 +53,7 @@ impl From<tierce_keyspace::Error> for Refusal {
     }
 }
 
-/// A value to store, in the words of all languages.
+/// Value to store, common to all languages.
 pub struct Store<'a> {
     pub key: Key<'a>,
     pub value: &'a [u8],
@@ -63,26 +63,26 @@ pub struct Store<'a> {
 }
 
 impl<'a, 'k> Run<'a, 'k> {
-    /// What the stages lead a request through.
+    /// Returns the stages, and the state that they work on.
     #[inline]
     pub fn parts(&mut self) -> (&mut Stages<'k>, &mut Guard<'a, 'k>, &mut Waits, &Client) {
         let Session { waits, client, .. } = &mut *self.session;
         (&mut self.stages, &mut self.guard, waits, client)
     }
 
-    /// Whether the last request has run.
+    /// Returns an error if the last request could not run.
     #[inline]
     pub fn take_busy(&mut self) -> Result<(), Busy> {
         self.busy.take().map_or(Ok(()), Err)
     }
 
-    /// The database, open at the shard of `key`.
+    /// Returns the database, with the shard of `key` locked.
     #[inline]
     pub fn open(&mut self, key: Key<'_>) -> Db<'_> {
         self.guard.db(self.stages.db, key.hash(), self.stages.now_ms)
     }
 
-    /// Whether something may be added; a read that creates what it does not find goes as far as that.
+    /// Checks that data may be added; a read that creates a missing key is checked in this way too.
     #[inline]
     fn may_add(&self) -> Result<(), Refusal> {
         let Some(fault) = self.stages.fault else { return Ok(()) };
@@ -90,7 +90,7 @@ impl<'a, 'k> Run<'a, 'k> {
         Err(Refusal::Server(fault))
     }
 
-    /// Adds bytes to a string.
+    /// Appends or prepends bytes to a string.
     pub fn extend(
         &mut self,
         key: Key<'_>,
@@ -101,7 +101,7 @@ impl<'a, 'k> Run<'a, 'k> {
         self.may_add()?;
         let len_max = self.server.config.live().item_size_max() as usize;
         let stored = self.open(key).extend(key, bytes, end, version, len_max)?;
-        // A version that does not fit is not counted here.
+        // A version mismatch is not counted here.
         self.count_store(Condition::Present, stored);
         Ok(stored)
     }
@@ -114,7 +114,7 @@ impl<'a, 'k> Run<'a, 'k> {
         Ok(stored)
     }
 
-    /// Stores the value of a key that was found to be absent, for a command that is not there to store.
+    /// Stores the value of a key that was found to be absent, for a command whose purpose is not to store.
     pub fn create(&mut self, key: Key<'_>, value: &[u8], exptime: i64) -> Result<Stored, Refusal> {
         let condition = Condition::Absent;
         let stored = self.put(&Store { key, value, flags: 0, exptime, condition })?;
@@ -149,7 +149,7 @@ impl<'a, 'k> Run<'a, 'k> {
         }
     }
 
-    /// Deletes a key, if it has the version that is wanted, if any.
+    /// Deletes a key, if it has the required version, if any.
     pub fn delete(&mut self, key: Key<'_>, version: Option<u64>) -> Stored {
         let mut db = self.open(key);
         let outcome = match version {
@@ -167,7 +167,7 @@ impl<'a, 'k> Run<'a, 'k> {
         outcome
     }
 
-    /// Counts what came of a delete. A version that does not fit is not counted here.
+    /// Counts the outcome of a delete. A version mismatch is not counted here.
     pub fn count_delete(&self, outcome: Stored) {
         match outcome {
             Stored::Done => self.counters.add(Count::DeleteHits, 1),
@@ -176,7 +176,7 @@ impl<'a, 'k> Run<'a, 'k> {
         }
     }
 
-    /// Changes a number.
+    /// Increments or decrements a number.
     pub fn adjust(
         &mut self,
         key: Key<'_>,
@@ -196,12 +196,12 @@ impl<'a, 'k> Run<'a, 'k> {
         Ok(adjusted)
     }
 
-    /// Counts a change of a number that is not there, and was not created.
+    /// Counts a change of a number that is missing, and was not created.
     pub fn count_adjust_miss(&self, up: bool) {
         self.counters.add(if up { Count::IncrMisses } else { Count::DecrMisses }, 1);
     }
 
-    /// Gives a key another time to live; `false` if there is no such key.
+    /// Changes the time to live of a key. Returns false if there is no such key.
     pub fn touch(&mut self, key: Key<'_>, exptime: i64) -> bool {
         let found = expiry::touch(&mut self.open(key), key, exptime);
         self.count_touch(found);
@@ -220,7 +220,7 @@ impl<'a, 'k> Run<'a, 'k> {
         self.counters.add(Count::GetMisses, misses);
     }
 
-    /// Counts an error that the request has for its reply.
+    /// Counts a request that replies with an error.
     #[cold]
     pub fn note_refusal(&mut self, refusal: Refusal) {
         let outcome = match refusal {
@@ -230,7 +230,7 @@ impl<'a, 'k> Run<'a, 'k> {
         self.stages.note_error(outcome, "SERVER_ERROR");
     }
 
-    /// Counts a use of a key by its prefix, if that is wanted.
+    /// Counts a use of a key by its prefix, if enabled.
     #[inline]
     pub fn note(&self, key: Key<'_>, used: Use) {
         if self.detailed {
@@ -238,27 +238,27 @@ impl<'a, 'k> Run<'a, 'k> {
         }
     }
 
-    /// Unlocks the shard of the request before, for one that is not about keys.
+    /// Unlocks the shard of the previous request, for one that is not about keys.
     pub fn release(&mut self) {
-        if let Some(locks) = self.guard.apart() {
+        if let Some(locks) = self.guard.unlocked() {
             locks.release();
         }
     }
 
-    /// Forgets all that was counted.
+    /// Resets all statistics.
     pub fn reset_stats(&mut self) {
         self.release();
         self.server.reset_stats();
         self.server.memcached.reset();
     }
 
-    /// Whether clients may flush; one that asks for it is counted in any case.
+    /// Returns true if clients may flush; a request for it is counted in any case.
     pub fn may_flush(&self) -> bool {
         self.counters.add(Count::Flush, 1);
         self.server.config.live().memcached_flush_all()
     }
 
-    /// Removes everything, now or after this many seconds. `false` if that has to be tried again.
+    /// Removes everything, now or after this many seconds. Returns false if that has to be tried again.
     pub fn flush(&mut self, delay: i64) -> bool {
         let shared = self.server.memcached;
         match expiry::expiry(delay, self.stages.now_ms) {
@@ -274,8 +274,7 @@ impl<'a, 'k> Run<'a, 'k> {
         self.busy.is_none()
     }
 
-    /// Removes the old value of a key whose new one was too large, so that it is not taken for the
-    /// new one.
+    /// Removes the old value of a key whose new one was too large, so that no client takes it for the new one.
     #[cold]
     pub fn drop_outdated(&mut self, key: &[u8]) {
         self.counters.add(Count::TooLarge, 1);
@@ -286,7 +285,7 @@ impl<'a, 'k> Run<'a, 'k> {
         }
     }
 
-    /// Until when an attempt to authenticate waits, if it has to.
+    /// Returns the time until which an authentication attempt is deferred, if it is.
     #[cold]
     pub fn attempt_waits(&mut self, said: Credentials<'_>) -> Option<i64> {
         let (guesses, now_ms) = (&self.server.acl.guesses, self.stages.now_ms);
@@ -294,10 +293,10 @@ impl<'a, 'k> Run<'a, 'k> {
         attempt.waits_until(guesses, client.host(), said.user, now_ms)
     }
 
-    /// Whether the client may use commands.
+    /// Returns true if the client may use commands.
     #[inline]
     pub fn may(&mut self) -> bool {
-        // The password may be gone since the client came.
+        // The password may be gone since the client connected.
         if !self.session.authenticated && self.server.is_open() {
             self.session.authenticated = true;
         }

@@ -22,26 +22,26 @@ use super::run::{REQUESTS_MAX, Run};
 use super::session::{Language, Session};
 use super::text::{access_of as access_of_line, refusal_text};
 use crate::acl::Rights;
+use crate::admission::{Admission, Barred};
 use crate::clients::{Client, output_class};
 use crate::command::{Access, Operation, Operations};
 use crate::fetcher::Fetcher;
 use crate::front_ends::{self, Equivalent, Runner, Stages, Stop, lead, prefetch, recycle};
-use crate::gates::{Barred, Gates};
 use crate::pipeline::Guard;
 use crate::suspend::{hold, suspend};
 use crate::turn::Turn;
 use crate::waiting::{Obstacle, Patience, Waits};
 
-/// No more requests are parsed once a batch has this many keys.
+/// Number of keys in a batch after which no more requests are parsed.
 const KEYS_MAX: usize = 256;
 
-/// How long a dump waits for a client that does not read, before it looks again.
+/// Time that a dump waits for a client that does not read, before it checks again.
 const DUMP_PAUSE_MS: u64 = 10;
 
-/// The longest value before authentication, which is the password.
+/// Longest value before authentication, which is the password.
 const UNAUTHENTICATED_VALUE_LEN_MAX: usize = 1024;
 
-/// Memory that the batches of one worker use one after the other.
+/// Memory that the batches of one worker reuse.
 #[derive(Default)]
 pub struct BatchMemory {
     lines: Vec<Line<'static>>,
@@ -49,15 +49,15 @@ pub struct BatchMemory {
     keys: Vec<Key<'static>>,
 }
 
-/// A line and the places of its keys among those of the batch.
+/// Line, with the positions of its keys among those of the batch.
 struct Line<'a> {
     step: text::Step<'a>,
     keys: Range<u32>,
-    /// Of its first key, which need not be among those: see [`add_keys`].
+    /// Hash of its first key, which need not be among those: see [`add_keys`].
     hash: Option<KeyHash>,
 }
 
-/// A frame and its key, which is empty if it has none.
+/// Frame with its key, which is empty if it has none.
 #[derive(Clone, Copy)]
 struct Frame<'a> {
     step: binary::Step<'a>,
@@ -70,15 +70,15 @@ impl Frame<'_> {
     }
 }
 
-/// What ended the parsing of a batch.
+/// Reason why the parsing of a batch ended.
 enum End {
-    /// There is more.
+    /// The batch is full.
     Full,
-    /// What follows has to wait until what was parsed has run.
+    /// The next request has to wait until the parsed ones have run.
     OfBatch,
     /// The rest is the beginning of a request, which lacks at least this many bytes.
     NeedMore(usize),
-    /// A request, and with it all behind it, has to wait.
+    /// A request has to wait, with all requests behind it.
     Stopped(Stop),
 }
 
@@ -174,7 +174,7 @@ pub fn serve(
                 return Flow::Continue;
             }
         }
-        // One of these may have been the password.
+        // One of these may have been the authentication.
         if session.authenticated {
             io.set_output_class(output_class(true));
         }
@@ -207,7 +207,7 @@ impl front_ends::Request for Line<'_> {
             text::Step::Command(Command::Adjust { key, .. }) => each(key),
             text::Step::Command(Command::Meta(request)) => {
                 let reads = match request.verb {
-                    // In all modes but two it overwrites what is there.
+                    // In all modes but two it overwrites the present value.
                     meta::Verb::Set(_) => request.flags.contains(&b'M'),
                     verb => verb != meta::Verb::Delete,
                 };
@@ -311,7 +311,7 @@ impl front_ends::Request for Frame<'_> {
     }
 }
 
-/// Runs lines, whose keys these are.
+/// Executor of lines with these keys.
 struct Lines<'r, 'q, 'a, 'k> {
     run: &'r mut Run<'a, 'k>,
     keys: &'r [Key<'q>],
@@ -368,7 +368,7 @@ impl<'q, 'a, 'k> Runner<'a, 'k> for Lines<'_, 'q, 'a, 'k> {
     }
 }
 
-/// Runs frames.
+/// Executor of frames.
 struct Frames<'r, 'q, 'a, 'k> {
     run: &'r mut Run<'a, 'k>,
     frames: PhantomData<Frame<'q>>,
@@ -424,8 +424,7 @@ impl<'q, 'a, 'k> Runner<'a, 'k> for Frames<'_, 'q, 'a, 'k> {
     }
 }
 
-/// Goes on with the reply that is being written; until it is complete the session is to come back this
-/// way.
+/// Continues a reply that is being written. Until it is complete, the session returns here.
 #[cold]
 fn dump(
     server: Host<'_>,
@@ -434,14 +433,15 @@ fn dump(
     io: &mut Io<'_>,
 ) -> Option<Flow> {
     let now_ms = io.now().unix_ms as i64;
-    let (gates, mut guard) = (Gates::read_for_all(server.kernel, now_ms), Guard::new(locks));
-    match front_ends::admit(&gates, server.kernel, &mut guard, Some(Access::READ)) {
+    let (admission, mut guard) =
+        (Admission::read_for_all(server.kernel, now_ms), Guard::new(locks));
+    match front_ends::admit(&admission, server.kernel, &mut guard, Some(Access::READ)) {
         Ok(()) => {}
         Err(Barred::Held(deferral)) => {
             return Some(hold(&mut session.waits, server.kernel, deferral, io));
         }
         Err(Barred::Refused(fault)) => {
-            // In the place of its end.
+            // Written in place of its end.
             session.dump = None;
             let line = format!("SERVER_ERROR {}\r\n", refusal_text(fault));
             io.output().buffer().extend_from_slice(line.as_bytes());
@@ -465,7 +465,7 @@ fn dump(
     }
 }
 
-/// Whether a request with this code looks at the value there is.
+/// Returns true if a request with this code reads the present value.
 fn reads_value(code: u8) -> bool {
     use binary::opcode::{
         ADD, ADDQ, DELETE, DELETEQ, REPLACE, REPLACEQ, SASL_AUTH, SASL_STEP, SET, SETQ, STAT, TOUCH,
@@ -485,7 +485,7 @@ fn limits(server: Host<'_>, session: &Session) -> Limits {
     Limits { value_len_max, ..Limits::default() }
 }
 
-/// What a batch came to: why it ended, and bytes done with.
+/// Result of a batch: the reason for its end, and the number of consumed bytes.
 type Served = (End, usize);
 
 fn serve_lines<'a>(
@@ -495,16 +495,16 @@ fn serve_lines<'a>(
     input: &'a [u8],
     limits: &Limits,
 ) -> Served {
-    // An empty vector of a shorter life is as good as one of a longer life.
+    // An empty vector of a shorter lifetime is as good as one of a longer lifetime.
     let mut lines: Vec<Line<'a>> = std::mem::take(&mut memory.lines);
     let mut keys: Vec<Key<'a>> = std::mem::take(&mut memory.keys);
     let (begin, mut consumed) = (parser.clone(), 0);
-    // The first line may be the one that says the password.
+    // The first line may be the authentication.
     let (requests_max, mut end) =
         if run.may() { (REQUESTS_MAX, End::Full) } else { (1, End::OfBatch) };
     while lines.len() < requests_max && keys.len() < KEYS_MAX {
         let keys_start = keys.len() as u32;
-        // A step is large: it is moved once, to its place.
+        // A step is large: it is moved only once.
         let parsed = parser.next(&input[consumed..], limits);
         consumed += parsed.1;
         let hash = match &parsed.0 {
@@ -535,8 +535,8 @@ fn serve_lines<'a>(
     (end, consumed)
 }
 
-/// Adds the keys of a command with their hashes, and returns the hash of the first one. A key in base64 is not
-/// added: it stands nowhere in the input.
+/// Adds the keys of a command with their hashes, and returns the hash of the first one. A key in base64 is not added,
+/// because the input does not contain its decoded bytes.
 #[inline]
 fn add_keys<'a>(
     server: Host<'_>,

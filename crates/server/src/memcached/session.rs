@@ -1,4 +1,4 @@
-//! The state of one connection that speaks a protocol of memcached.
+//! The state of one connection that speaks a memcached protocol.
 
 use std::sync::Arc;
 
@@ -9,36 +9,36 @@ use crate::acl::{Attempt, Rights, Users};
 use crate::clients::Client;
 use crate::waiting::Waits;
 
-/// What a connection remembers from one request to the next.
+/// State of a connection from one request to the next.
 pub struct Session {
-    /// The part that others may see.
+    /// Part that other threads may see.
     pub client: Arc<Client>,
-    /// What it speaks.
+    /// Protocol that it speaks.
     pub language: Language,
-    /// May use commands other than those for authentication.
+    /// True if it may use commands other than those for authentication.
     pub authenticated: bool,
-    /// The user that it is.
+    /// Rights of its user.
     pub rights: Rights,
-    /// Its attempt to authenticate.
+    /// State of its authentication attempt.
     pub attempt: Attempt,
-    /// What it waits for.
+    /// State of its waiting.
     pub waits: Waits,
-    /// The reply that is being written; later requests wait for it.
+    /// Reply that is being written; later requests wait for it.
     pub dump: Option<Dump>,
 }
 
-/// What a connection speaks, with the state of an incomplete request.
+/// Protocol of a connection, with the state of an incomplete request.
 pub enum Language {
-    /// It has not said anything yet.
+    /// It has not sent anything yet.
     Unknown,
-    /// Lines.
+    /// Text protocol.
     Text(text::Parser),
-    /// Frames.
+    /// Binary protocol.
     Binary(binary::Parser),
 }
 
 impl Session {
-    /// A fresh session of a client that has not said who it is.
+    /// Creates a session of a client that is not authenticated.
     #[must_use]
     pub fn new(client: Arc<Client>, users: &Users) -> Self {
         let rights = Rights::of_default_user(users);
@@ -54,7 +54,7 @@ impl Session {
         }
     }
 
-    /// Becomes the user who has authenticated.
+    /// Makes it the user that has authenticated.
     pub fn become_user(&mut self, rights: Rights) {
         self.client.set_user(rights.user());
         (self.rights, self.authenticated) = (rights, true);

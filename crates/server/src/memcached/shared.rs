@@ -1,4 +1,4 @@
-//! What the workers share for the protocols of memcached.
+//! State of the memcached protocols that the workers share.
 
 use std::ops::Deref;
 use std::sync::atomic::{AtomicBool, AtomicI64, Ordering::Relaxed};
@@ -8,35 +8,35 @@ use tierce_keyspace::{DbIndex, Freeing, SHARD_PATIENCE, flush_dbs};
 
 use super::counters::{Counters, Totals};
 use super::prefixes::Prefixes;
+use crate::admission::Admission;
 use crate::command::{Access, Operations};
 use crate::commands::replica_level::ReplicaLevel;
 use crate::front_ends::Stages;
-use crate::gates::Gates;
 use crate::kernel::Kernel;
 
-/// No flush is to come.
+/// No flush is scheduled.
 const NEVER: i64 = i64::MAX;
 
-/// See the module.
+/// Shared state; see the module.
 pub struct Shared {
-    /// The database these protocols see.
+    /// Database that these protocols see.
     pub db: DbIndex,
-    /// Where the Unix socket is; empty if there is none.
+    /// Path of the Unix socket; empty if there is none.
     pub unix_path: String,
     operations: Operations,
     counters: Box<[Counters]>,
-    /// What was counted when statistics were last reset.
+    /// Totals at the last reset of the statistics.
     baseline: Mutex<Totals>,
-    /// What `stats detail` tells.
+    /// Counts of `stats detail`.
     pub(super) prefixes: Prefixes,
-    /// Clients may have all keys dumped.
+    /// True if clients may dump all keys.
     has_crawler: AtomicBool,
-    /// When everything is to be flushed, in Unix milliseconds.
+    /// Time of the scheduled flush, in Unix milliseconds.
     flush_at_ms: AtomicI64,
 }
 
 impl Shared {
-    /// For so many workers.
+    /// Creates the state for this many workers.
     #[must_use]
     pub fn new(db: DbIndex, unix_path: String, operations: Operations, workers: usize) -> Self {
         let counters = (0..workers).map(|_| Counters::default()).collect();
@@ -52,25 +52,25 @@ impl Shared {
         }
     }
 
-    /// The counters of a worker.
+    /// Returns the counters of a worker.
     #[inline]
     pub(super) fn counters(&self, worker: usize) -> &Counters {
         &self.counters[worker]
     }
 
-    /// What clients did since the start, or since statistics were reset.
+    /// Returns the counts since the start, or since the last reset.
     pub fn totals(&self) -> Totals {
-        // The baseline first: what is counted after it was taken is more.
+        // The baseline is locked first: later counts only add to it.
         let baseline = self.baseline.lock();
         Totals::sum(&self.counters).since(&baseline)
     }
 
-    /// Statistics are being reset.
+    /// Resets the totals.
     pub fn reset_totals(&self) {
         *self.baseline.lock() = Totals::sum(&self.counters);
     }
 
-    /// Forgets what was counted besides by the workers.
+    /// Resets the counts by prefix.
     pub fn reset(&self) {
         self.prefixes.reset();
     }
@@ -83,29 +83,29 @@ impl Shared {
         self.has_crawler.store(on, Relaxed);
     }
 
-    /// Everything is flushed at this time, and not at one that was said before.
+    /// Schedules a flush at this time, in place of an earlier schedule.
     pub(super) fn flush_at(&self, at_ms: i64) {
         self.flush_at_ms.store(at_ms, Relaxed);
     }
 
-    /// Flushes if it is time to, and the gates let a flush pass; otherwise the next call does. Called once a
-    /// second, which is how precise memcached is.
+    /// Flushes if it is due and writes are admitted; otherwise the next call does. Called once a second, which is
+    /// memcached's precision.
     pub fn flush_if_due(&self, kernel: &Kernel, now_ms: i64) {
         let at_ms = self.flush_at_ms.load(Relaxed);
         if at_ms > now_ms {
             return;
         }
-        // It ends behind the locks, whose change it is for.
+        // Dropped after the locks, whose change it covers.
         let _under_way;
         let mut locks = kernel.keyspace.impatient_long_locks(SHARD_PATIENCE);
-        let gates = Gates::read_for_all(kernel, now_ms);
-        if gates.admit(kernel, &mut locks, Access::CHANGE, || false).is_err() {
+        let admission = Admission::read_for_all(kernel, now_ms);
+        if admission.admit(kernel, &mut locks, Access::CHANGE, || false).is_err() {
             return;
         }
         let Ok(mut all) = locks.try_lock_all() else { return };
-        _under_way = kernel.passages.enter();
-        // A gate may have closed meanwhile, as for a failover, which waits for nothing else. Nor is it time if a client
-        // has just asked for another one.
+        _under_way = kernel.in_flight_requests.enter();
+        // Writes may be stopped meanwhile, for instance by a failover, which waits for nothing else. And a client may
+        // just have rescheduled the flush.
         if !kernel.has_closed(Access::CHANGE, ReplicaLevel::of_server(kernel))
             && self.flush_at_ms.compare_exchange(at_ms, NEVER, Relaxed, Relaxed).is_ok()
         {
@@ -114,7 +114,7 @@ impl Shared {
     }
 }
 
-/// A kernel, and what the workers share for these protocols.
+/// Kernel, with the shared state of these protocols.
 #[derive(Clone, Copy)]
 pub struct Host<'k> {
     pub kernel: &'k Kernel,
@@ -131,7 +131,7 @@ impl Deref for Host<'_> {
 }
 
 impl<'k> Host<'k> {
-    /// The stages of a batch of this worker.
+    /// Returns the stages of a batch of this worker.
     #[inline]
     pub(super) fn stages(self, worker: usize, now_ms: i64) -> Stages<'k> {
         let Shared { db, operations, .. } = *self.memcached;

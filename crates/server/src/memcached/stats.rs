@@ -1,6 +1,5 @@
-//! What `stats` reports: the rows of memcached 1.6.18, in its order. Tierce has no slabs; it reports a
-//! single one, so that tools find the figures that they read. A row without a counterpart in Tierce is 0
-//! or `no`.
+//! The statistics of `stats`: the rows of memcached 1.6.18, in its order. Tierce has no slabs; it reports a single one,
+//! so that tools find the figures that they read. A row without a counterpart in Tierce is 0 or `no`.
 
 use std::sync::atomic::Ordering::Relaxed;
 
@@ -15,34 +14,34 @@ use crate::config::DirectiveId;
 use crate::process::cpu_times;
 use crate::stats::Stat;
 
-/// The number of the one class of slabs that tools see.
+/// Number of the only slab class that tools see.
 pub const SLAB_CLASS: u32 = 1;
 
-/// Slabs that `stats cachedump` may name are below.
+/// Upper bound (exclusive) of the classes that `stats cachedump` accepts.
 const CLASSES_MAX: u32 = 64;
 
-/// Bytes of a page, as memcached counts them.
+/// Size of a page, as memcached counts it.
 const PAGE_BYTES: u64 = 1 << 20;
 
 const BAD_FORMAT: &str = "CLIENT_ERROR bad command line format";
 
 type Figures = Vec<(String, String)>;
 
-/// The answer to a `stats`.
+/// Answer to a `stats`.
 pub enum Report {
     /// Names and values.
     Figures(Figures),
-    /// Something in a form of its own, complete with its end.
+    /// Text in a format of its own, with its end.
     Dump(Vec<u8>),
-    /// It is done; the line says so.
+    /// The command is done; the line reports it.
     Done(&'static str),
-    /// It is not; the line says why.
+    /// The command is refused; the line has the reason.
     Refused(&'static str),
-    /// Unknown.
+    /// Unknown command.
     Unknown,
 }
 
-/// Answers a `stats` with these words behind it.
+/// Answers a `stats` with these arguments.
 pub fn report(run: &mut Run<'_, '_>, what: &[u8]) -> Report {
     let what = String::from_utf8_lossy(what);
     let words: Vec<&str> = what.split(' ').filter(|word| !word.is_empty()).collect();
@@ -55,7 +54,7 @@ pub fn report(run: &mut Run<'_, '_>, what: &[u8]) -> Report {
         "conns" => conns(server, run.session.client.id),
         "extstore" => Figures::new(),
         "sizes" => vec![figure("sizes_status", "disabled")],
-        // It would take a walk through all keys.
+        // It would need a scan of all keys.
         "sizes_enable" => {
             vec![figure("sizes_status", "error"), figure("sizes_error", "not_supported")]
         }
@@ -94,7 +93,7 @@ fn dump_of_class(run: &mut Run<'_, '_>, words: &[&str]) -> Report {
         CLASSES_MAX.. => return Report::Refused("CLIENT_ERROR Illegal slab id"),
         SLAB_CLASS if limit == 0 => usize::MAX,
         SLAB_CLASS => limit as usize,
-        // Nothing is in there.
+        // Such a class is empty.
         _ => 0,
     };
     Report::Dump(cachedump(&mut run.guard, run.stages.db, limit, run.stages.now_ms))
@@ -212,7 +211,7 @@ fn general(server: Host<'_>) -> Figures {
     figures
 }
 
-/// Keys of the database that these clients see.
+/// Returns the number of keys in the database that these clients see.
 fn keys(server: Host<'_>) -> u64 {
     server.keyspace.db_stats(server.memcached.db, crate::clock::unix_ms()).keys
 }
@@ -291,7 +290,7 @@ fn settings(server: Host<'_>) -> Figures {
     ]
 }
 
-/// Nothing without items, as in memcached.
+/// Returns the items; empty without keys, as in memcached.
 fn items(server: Host<'_>) -> Figures {
     let number = keys(server);
     if number == 0 {
@@ -331,7 +330,7 @@ fn items(server: Host<'_>) -> Figures {
     rows.iter().map(|(name, value)| figure(&format!("items:{SLAB_CLASS}:{name}"), value)).collect()
 }
 
-/// One class, whose chunks are as large as a key costs on average.
+/// Returns one class, whose chunk size is the average cost of a key.
 fn slabs(server: Host<'_>) -> Figures {
     let (used, memory) = (keys(server), server.keyspace.memory());
     let mine = server.memcached.totals();
@@ -361,7 +360,7 @@ fn slabs(server: Host<'_>) -> Figures {
     figures
 }
 
-/// All clients, of whatever protocol, by the numbers of their descriptors.
+/// Returns all clients, of any protocol, by the numbers of their descriptors.
 fn conns(server: Host<'_>, asking: u64) -> Figures {
     let now_ms = crate::clock::unix_ms();
     let mut figures = Figures::new();

@@ -20,7 +20,7 @@ use crate::front_ends::{Outcome, write_value};
 const UNAUTHENTICATED: &str = "CLIENT_ERROR unauthenticated";
 
 impl Run<'_, '_> {
-    /// Runs a command, whose keys these are.
+    /// Runs a command with these keys.
     #[inline]
     pub fn command(&mut self, command: &Command<'_>, keys: &[Key<'_>]) {
         if !self.may() {
@@ -63,7 +63,7 @@ impl Run<'_, '_> {
         }
     }
 
-    /// Answers something that is no command.
+    /// Replies to input that is no command.
     #[cold]
     pub fn refuse(&mut self, refused: &Refused<'_>) {
         if refused.line == text::TOO_LARGE || refused.fatal == Some(text::ENDLESS_LINE) {
@@ -217,7 +217,7 @@ impl Run<'_, '_> {
         }
     }
 
-    /// Without a password only a `set` that brings it is accepted, whatever its key: `user password`.
+    /// Before authentication, accepts only a `set` with the password, whatever its key: `user password`.
     #[cold]
     fn unauthenticated(&mut self, command: &Command<'_>) {
         match command {
@@ -233,7 +233,7 @@ impl Run<'_, '_> {
         }
     }
 
-    /// Authenticates the client, if these credentials are right, which came by this command. Whether it is.
+    /// Authenticates the client with these credentials, which came with the command `called`. Returns true on success.
     pub fn authenticate(&mut self, credentials: Option<Credentials<'_>>, called: &str) -> bool {
         self.counters.add(Count::AuthCmds, 1);
         let (client, now_ms) = (&self.session.client, self.stages.now_ms);
@@ -246,14 +246,14 @@ impl Run<'_, '_> {
         is_granted
     }
 
-    /// Tells that what is to be counted up or down is no number.
+    /// Replies that the value to increment or decrement is no number.
     #[cold]
     pub fn not_a_number(&mut self, reply: Reply) {
         self.stages.note_error(Outcome::Failed, "CLIENT_ERROR");
         self.line(reply, "CLIENT_ERROR cannot increment or decrement non-numeric value");
     }
 
-    /// Tells why a request is refused.
+    /// Replies with the reason why a request is refused.
     #[cold]
     pub fn refused(&mut self, reply: Reply, refusal: Refusal) {
         let reason = match refusal {
@@ -274,7 +274,7 @@ impl Run<'_, '_> {
         self.output.buffer().extend_from_slice(text.as_bytes());
     }
 
-    /// Replies with a line, unless the client does not want it.
+    /// Replies with a line, unless the client wants none.
     #[inline]
     pub fn line(&mut self, reply: Reply, line: &str) {
         if reply == Reply::Wanted {
@@ -285,7 +285,7 @@ impl Run<'_, '_> {
     }
 }
 
-/// What a command does to the data; `None` if it has nothing to do with them.
+/// Returns a command's access to the data; `None` if it touches no data.
 pub fn access_of(command: &Command<'_>) -> Option<Access> {
     use Command as C;
     Some(match command {
@@ -309,7 +309,7 @@ pub fn access_of(command: &Command<'_>) -> Option<Access> {
     })
 }
 
-/// The words of the server for this reason to refuse a request.
+/// Returns the server's error text for this reason to refuse a request.
 pub fn refusal_text(fault: Fault) -> &'static str {
     match fault {
         Fault::OutOfMemory => "out of memory storing object",

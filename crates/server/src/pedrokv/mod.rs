@@ -1,13 +1,13 @@
-//! The protocol of PedroKV, on the same keys as everything else.
+//! The protocol of PedroKV, on the keyspace that all protocols share.
 //!
-//! | module | what it holds |
+//! | module | contents |
 //! |---|---|
 //! | `session` | the state of one connection |
-//! | `serve` | what arrived together: parse, prefetch, execute |
+//! | `serve` | requests that arrived together: parse, prefetch, execute |
 //! | `run` | one request and its response |
 //!
 //! The protocol has three kinds of requests and nothing else: no databases, no times to live, no
-//! password. Its clients see one database, and what they store never expires.
+//! password. Its clients see one database, and their values never expire.
 
 mod run;
 mod serve;
@@ -21,39 +21,39 @@ use crate::command::Operations;
 pub use serve::{BatchMemory, serve};
 pub use session::Session;
 
-/// What requests are accounted for as.
+/// Names under which requests are counted.
 pub const OPERATIONS: &[&str] = &["pedrokv|get", "pedrokv|put", "pedrokv|delete"];
 
-/// What the workers share for this protocol.
+/// State of this protocol that the workers share.
 pub struct Shared {
-    /// The database that it sees.
+    /// Database that it sees.
     pub db: DbIndex,
-    /// Where its Unix socket is; empty if there is none.
+    /// Path of its Unix socket; empty if there is none.
     pub unix_path: String,
-    /// As what its requests are accounted for.
+    /// Operations that its requests are counted as.
     pub operations: Operations,
 }
 
-/// The error for clients while a password is set, which this protocol cannot carry.
+/// Error for clients while a password is set, which this protocol cannot transfer.
 const PASSWORD: &str = "err: there is a password, which this protocol cannot say";
 
-/// The error for a writer when memory is beyond its limit and nothing may be evicted.
+/// Error for a writer when memory is above its limit and nothing may be evicted.
 const OUT_OF_MEMORY: &str = "err: out of memory";
 
-/// The error for what the default user, who all clients of this protocol are, may not do.
+/// Error for requests that the default user, who all clients of this protocol are, may not make.
 const NO_PERMISSION: &str = "err: the default user has no permission for that";
 
-/// The error for a reader of a key that holds no string, or a string that fits no frame.
+/// Error for a reader of a key that holds no string, or a string that fits into no frame.
 const NOT_A_VALUE: &str = Failure::NotSupported.text();
 
-/// The error for a writer to a replica.
+/// Error for a writer to a replica.
 const READ_ONLY: &str = "err: this server is a read only replica";
 
-/// The error for a writer while there are fewer replicas than `min-replicas-to-write` wants.
+/// Error for a writer while there are fewer replicas than `min-replicas-to-write` requires.
 const TOO_FEW_REPLICAS: &str = "err: not enough good replicas to write";
 
-/// The error for a client of a replica that has lost its primary.
+/// Error for a client of a replica that has lost its primary.
 const PRIMARY_IS_DOWN: &str = "err: the link with the primary is down";
 
-/// Refuses everything while data are being loaded.
+/// Error for all requests while data are being loaded.
 const LOADING: &str = "err: the server is loading the dataset";

@@ -21,10 +21,10 @@ use crate::front_ends::{Equivalent, Outcome, Request, Runner, Stages, write_valu
 use crate::pipeline::Guard;
 use crate::waiting::Waits;
 
-/// As what errors of this protocol are counted.
+/// Kind under which errors of this protocol are counted.
 const ERROR_KIND: &str = "err";
 
-/// A request whose key has been hashed.
+/// Request with a hashed key.
 #[derive(Clone, Copy)]
 pub struct Keyed<'a> {
     pub kind: Kind,
@@ -84,12 +84,12 @@ impl Request for Keyed<'_> {
     }
 }
 
-/// Runs the requests of a batch, one after the other.
+/// Executor of the requests of a batch, one after the other.
 pub struct Run<'a, 'k, 'q> {
     pub guard: Guard<'a, 'k>,
     pub session: &'a mut Session,
     pub output: &'a mut Output,
-    /// What requests pass.
+    /// Stages that requests pass.
     pub stages: Stages<'k>,
     pub requests: PhantomData<Keyed<'q>>,
 }
@@ -137,7 +137,7 @@ impl<'a, 'k, 'q> Runner<'a, 'k> for Run<'a, 'k, 'q> {
     }
 }
 
-/// Runs Puts, and leaves the responses for later.
+/// Executor of Puts that leaves the responses for later.
 pub struct Puts<'r, 'a, 'k, 'q>(pub &'r mut Run<'a, 'k, 'q>);
 
 impl<'a, 'k, 'q> Runner<'a, 'k> for Puts<'_, 'a, 'k, 'q> {
@@ -230,7 +230,7 @@ impl Run<'_, '_, '_> {
                     self.output.buffer().extend_from_slice(&header);
                     write_value(value, self.output);
                 }
-                // Clients of other protocols may store more than a frame can hold.
+                // Clients of other protocols may store more than fits into a frame.
                 Err(_) => {
                     self.stages.note_error(Outcome::Failed, ERROR_KIND);
                     self.fail(request.id, NOT_A_VALUE);
@@ -252,7 +252,7 @@ impl Run<'_, '_, '_> {
         }
     }
 
-    /// Stores what a Put brings, or says why not.
+    /// Stores the value of a Put, or returns the error.
     #[inline]
     fn store(&mut self, request: &Keyed<'_>) -> Result<(), &'static str> {
         self.permitted()?;
@@ -298,7 +298,7 @@ impl Run<'_, '_, '_> {
         debug_assert!(written.is_ok(), "texts fit into frames");
     }
 
-    /// The error text for an error of the keyspace.
+    /// Returns the error text for an error of the keyspace.
     #[cold]
     fn text_of(&mut self, error: &Error) -> &'static str {
         self.stages.note_error(Outcome::Failed, ERROR_KIND);

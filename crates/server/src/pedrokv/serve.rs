@@ -1,9 +1,8 @@
 //! The requests that arrived together on one connection: parsed, prefetched, executed.
 //!
-//! They are executed in order, except for batches of many Puts and nothing else, which is how a store is
-//! filled. Those are executed shard by shard, so that several share a lock and a record of the log. Puts
-//! of one key keep their order, and responses come in the order of the requests. A client that needs an
-//! order between two keys waits for the first response.
+//! They are executed in order, except for batches of many Puts and nothing else, as in a bulk load. Those are executed
+//! shard by shard, so that several share a lock and a log record. Puts of one key keep their order, and responses come
+//! in the order of the requests. A client that needs an order between two keys waits for the first response.
 
 use std::marker::PhantomData;
 
@@ -22,44 +21,44 @@ use crate::stats::Counters;
 use crate::suspend::{hold, suspend};
 use crate::turn::Turn;
 
-/// Requests parsed before the first of them is executed. Enough for the prefetches of a pipeline to
-/// overlap, and few enough for what is parsed to stay in the first-level cache.
+/// Maximum number of requests parsed before the first of them is executed. Enough for the prefetches of a pipeline to
+/// overlap, and few enough for the parsed requests to stay in the L1 cache.
 const REQUESTS_MAX: usize = 128;
 
-/// The same as long as all of them are Puts: the more there are, the more go to the same shard.
-const PUTS_MAX: usize = 1 << PLACE_BITS;
+/// This maximum while all of them are Puts: the more there are, the more share a shard.
+const PUTS_MAX: usize = 1 << INDEX_BITS;
 
-/// This many Puts are worth being put in order.
+/// Number of Puts from which on sorting by shard pays.
 const PUTS_MIN: usize = 64;
 
-/// Bits of a place among the Puts of a batch.
-const PLACE_BITS: u32 = 10;
+/// Number of bits of a Put's index in its batch.
+const INDEX_BITS: u32 = 10;
 
-/// Memory that the batches of one worker use one after the other.
+/// Memory that the batches of one worker reuse.
 #[derive(Default)]
 pub struct BatchMemory {
     requests: Vec<Keyed<'static>>,
     order: Vec<u64>,
 }
 
-/// What was found at the beginning of the input.
+/// Result of parsing the beginning of the input.
 struct Parsed {
     end: End,
-    /// Bytes that are done with.
+    /// Number of consumed bytes.
     consumed: usize,
-    /// Every request is a Put.
+    /// True if every request is a Put.
     only_puts: bool,
 }
 
-/// What ended the parsing of a batch.
+/// Reason why the parsing of a batch ended.
 enum End {
-    /// There is more.
+    /// The batch is full.
     Full,
     /// The rest is the beginning of a request, which lacks at least this many bytes.
     NeedMore(usize),
-    /// It is unknown where the next request begins.
+    /// The start of the next request is unknown.
     Broken,
-    /// A request, and with it all behind it, has to wait.
+    /// A request has to wait, with all requests behind it.
     Stopped(Stop),
 }
 
@@ -146,8 +145,8 @@ pub fn serve(
     }
 }
 
-/// Runs Puts in the order of their shards, those of them that have not run yet, and responds when all have. Why
-/// they have to wait, if they have to.
+/// Runs the Puts that have not run yet, in the order of their shards, and responds when all have. Returns why they have
+/// to wait, if they have to.
 fn put_by_shard<'q>(
     run: &mut Run<'_, '_, 'q>,
     requests: &[Keyed<'q>],
@@ -164,7 +163,7 @@ fn put_by_shard<'q>(
     stop
 }
 
-/// Finds the requests of one batch: so many, if all of them are Puts.
+/// Parses the requests of one batch: up to `puts_max`, if all of them are Puts.
 fn parse<'a>(
     keyspace: &Keyspace,
     input: &'a [u8],
@@ -177,7 +176,7 @@ fn parse<'a>(
             break End::Full;
         }
         match Request::read(&input[consumed..]) {
-            // A Put after so many others may have company behind it; anything else begins a new batch.
+            // A Put after so many others may be followed by more; any other request begins a new batch.
             Step::Frame { frame, .. }
                 if requests.len() >= REQUESTS_MAX && frame.kind != Kind::Put =>
             {
@@ -196,7 +195,7 @@ fn parse<'a>(
     Parsed { end, consumed, only_puts }
 }
 
-/// The length of the first this many requests of an input, which has them all.
+/// Returns the length of the first this many requests of an input, which has them all.
 #[cold]
 fn len_of(input: &[u8], requests: usize) -> usize {
     (0..requests).fold(0, |at, _| match Request::read(&input[at..]) {
@@ -205,12 +204,12 @@ fn len_of(input: &[u8], requests: usize) -> usize {
     })
 }
 
-/// The places of the requests by their hashes, of which the upper bits are the shard. A place takes the
-/// lowest bits, so that requests of one key stay in order.
+/// Computes the order of the requests by their hashes, whose upper bits are the shard. The index takes the lowest bits,
+/// so that requests of one key stay in order.
 fn order_by_shard(requests: &[Keyed<'_>], order: &mut Vec<u64>) {
     order.clear();
-    order.extend(requests.iter().enumerate().map(|(place, request)| {
-        request.key.hash().ascending() >> PLACE_BITS << PLACE_BITS | place as u64
+    order.extend(requests.iter().enumerate().map(|(index, request)| {
+        request.key.hash().ascending() >> INDEX_BITS << INDEX_BITS | index as u64
     }));
     order.sort_unstable();
 }

@@ -7,37 +7,36 @@ use crate::clients::Client;
 use crate::kernel::Kernel;
 use crate::waiting::Waits;
 
-/// What a connection remembers from one request to the next.
+/// State of a connection from one request to the next.
 pub struct Session {
-    /// The part that others may see.
+    /// Part that other threads may see.
     pub client: Arc<Client>,
-    /// What it waits for.
+    /// State of its waiting.
     pub waits: Waits,
-    /// What its user may do: the default user, as the protocol has no way to name another, or that of its certificate.
+    /// Rights of its user: the default user, as the protocol cannot name another, or that of its certificate.
     pub(super) rights: Rights,
-    /// Its certificate has said which user it is.
+    /// True if its certificate has determined the user.
     is_certified: bool,
-    /// The client may use the data, as far as was known when it was served last.
+    /// True if the client could use the data when it was last served.
     pub(super) may: bool,
     /// Puts at the front of the input of which some have run.
     pub(super) puts: SortedPuts,
 }
 
-/// Puts that go shard by shard. When one has to wait, none of them is responded to, and those that have run must
-/// not run again: a client that got its response from another connection in between would see its value
-/// overwritten.
+/// Puts that run shard by shard. When one has to wait, none of them gets a response, and those that have run must not
+/// run again: a client that got its response from another connection in between would see its value overwritten.
 #[derive(Default)]
 pub(super) struct SortedPuts {
-    /// How many belong together; 0 if none of them waits.
+    /// Number of Puts in the group; 0 if none of them waits.
     pub(super) count: usize,
-    /// So many have run, in the order of their shards.
+    /// Number that have run, in the order of their shards.
     pub(super) done: usize,
-    /// Those that failed, by their place in that order, and the responses to them.
+    /// Failed ones, by their index in that order, with their responses.
     pub(super) failed: Vec<(usize, &'static str)>,
 }
 
 impl SortedPuts {
-    /// Notes how the next one went.
+    /// Notes the outcome of the next one.
     #[inline]
     pub(super) fn note(&mut self, outcome: Result<(), &'static str>) {
         if let Err(text) = outcome {
@@ -48,7 +47,7 @@ impl SortedPuts {
 }
 
 impl Session {
-    /// A fresh session, which may use the data while the default user needs no password.
+    /// Creates a session, which may use the data while the default user needs no password.
     #[must_use]
     pub fn new(client: Arc<Client>, users: &Users) -> Self {
         let rights = Rights::of_default_user(users);
@@ -57,20 +56,20 @@ impl Session {
         Self { client, waits, rights, is_certified: false, may, puts }
     }
 
-    /// Becomes the user of its certificate.
+    /// Makes it the user of its certificate.
     pub fn become_user(&mut self, rights: Rights) {
         self.client.set_user(rights.user());
         (self.rights, self.is_certified, self.may) = (rights, true, true);
     }
 
-    /// Whether the client was not let in when it was served last.
+    /// Returns true if the client could not use the data when it was last served.
     #[inline]
     pub fn is_stranger(&self) -> bool {
         !self.may
     }
 
-    /// Looks whether the client may use the data. Its protocol has no place for a password, so it is let in by its
-    /// certificate, or while there is no password, and shut out from the moment on when there is one.
+    /// Updates whether the client may use the data. Its protocol cannot transfer a password, so it is admitted by its
+    /// certificate, or while no password is set. It is locked out as soon as there is a password.
     #[inline]
     pub(super) fn look_whether_it_may(&mut self, kernel: &Kernel) {
         let users = &kernel.acl.users;

@@ -1,9 +1,9 @@
-//! What a server does for its replicas before it ends: it holds writes back, has nothing expire any more, and waits
-//! until they have everything, for `shutdown-timeout` seconds at most. So one that is promoted lacks nothing, and all
-//! continue without full copies when the server starts again.
+//! The shutdown wait for replicas: the server defers writes, stops expiry, and waits until replicas have everything,
+//! for `shutdown-timeout` seconds at most. So a promoted replica lacks nothing, and all replicas continue without full
+//! copies when the server restarts.
 //!
-//! A server that is a replica itself takes nothing more from its primary ([`Role::hold_link`]), and waits in the same
-//! way.
+//! A server that is itself a replica takes nothing more from its primary ([`Role::hold_link`]), and waits in this way
+//! too.
 //!
 //! [`Role::hold_link`]: crate::commands::replication::role::Role::hold_link
 
@@ -19,13 +19,13 @@ use crate::config::DirectiveId;
 use crate::server::Server;
 use crate::shutdown::{Course, Shutdown};
 
-/// How often it looks how far the replicas are.
+/// Interval at which the replicas' offsets are checked.
 const LOOK_EVERY: Duration = Duration::from_millis(10);
 
-/// What came of the waiting.
+/// Outcome of the wait.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Outcome {
-    /// No replica is to be waited for.
+    /// There is no replica to wait for.
     None,
     /// All have everything, or time is up. Nothing changes until [`resume_changes`].
     Held,
@@ -33,7 +33,7 @@ pub enum Outcome {
     Aborted,
 }
 
-/// Waits for the replicas of a server that is to end for this reason.
+/// Waits for the replicas of a server that shuts down for this reason.
 pub fn await_replicas(server: &Server, reason: Shutdown) -> Outcome {
     const TIMEOUT: DirectiveId = DirectiveId::of("shutdown-timeout");
     let timeout_seconds = server.config.settings().number(TIMEOUT);
@@ -52,7 +52,7 @@ pub fn await_replicas(server: &Server, reason: Shutdown) -> Outcome {
     outcome
 }
 
-/// The server goes on: clients may write again, and keys expire.
+/// Resumes changes: clients may write again, and keys expire.
 pub fn resume_changes(server: &Server) {
     let still = server.role.hold_still();
     server.settle_expiry();
@@ -60,7 +60,7 @@ pub fn resume_changes(server: &Server) {
     server.pause.let_go();
 }
 
-/// Those that get the stream or a copy. No other copy begins any more.
+/// Returns the replicas that get the stream or a copy. No other copy begins any more.
 fn to_await(server: &Server) -> Vec<Arc<Replica>> {
     let mut replicas = server.primary.replicas();
     replicas.retain(|replica| replica.will_confirm() && replica.waits().is_none());
@@ -80,16 +80,16 @@ fn wait(server: &Server, until_ms: i64) -> Outcome {
     let mut question = Question::default();
     loop {
         let is_replica = server.role.is_replica();
-        let place = match is_replica {
-            // Else the server would be gone before the other one takes over.
+        let position = match is_replica {
+            // Otherwise the server would be gone before the other one takes over.
             _ if server.failover.is_on() => None,
             true => server.role.link_stands().then(|| server.primary.backlog.end()),
-            false => quiet::place(server).map(|place| place.offset),
+            false => quiet::position(server).map(|position| position.offset),
         };
-        if is_quiet && place.is_some_and(|offset| all_are_level(server, offset)) {
+        if is_quiet && position.is_some_and(|offset| all_are_level(server, offset)) {
             return Outcome::Held;
         }
-        // Into the stream of another server goes no question: its replicas tell how far they are each second.
+        // No GETACK goes into the stream of another server: its replicas report their offset each second.
         if !is_replica {
             question.ask(server);
         }
@@ -99,7 +99,7 @@ fn wait(server: &Server, until_ms: i64) -> Outcome {
     }
 }
 
-/// What has expired is in the stream then, and nothing expires any more. `false` if the server is a replica by now.
+/// Puts pending expiries into the stream, and stops expiry. Returns false if the server has become a replica.
 fn end_expiry(server: &Server) -> bool {
     expire_due(&mut server.keyspace.locks(), unix_ms());
     quiet::end_expiry(server, || !server.role.is_replica())

@@ -19,29 +19,29 @@ use crate::config::{ClientClass, DirectiveId, Settings};
 use crate::persistence::SaveError;
 use crate::server::Server;
 
-/// How often it looks after replicas, if nothing else calls it.
+/// Interval at which the thread checks the replicas, if nothing wakes it.
 const TICK: Duration = Duration::from_millis(100);
 
-/// A copy that a program which holds shards for long has kept from beginning is tried again after so long.
+/// Delay before a copy is tried again if a program has locked shards for too long.
 const BUSY_FOR: Duration = Duration::from_secs(1);
 
-/// Ticks between two signs of life to replicas that wait for a copy.
+/// Number of ticks between two keepalives to replicas that wait for a copy.
 const TICKS_OF_A_SIGN: u32 = 10;
 
-/// What replicas get now and then, so that they see that the link works.
+/// Command that replicas get now and then, to show that the link works.
 const PING: &[u8] = b"*1\r\n$4\r\nPING\r\n";
 
-/// The thread. Dropping it ends it.
+/// Handle of the thread. Dropping it ends the thread.
 pub struct Copies {
     server: Arc<Server>,
     thread: Option<JoinHandle<()>>,
 }
 
 impl Copies {
-    /// Starts it.
+    /// Starts the thread.
     ///
     /// # Errors
-    /// When the system has no thread to give.
+    /// If the system cannot start a thread.
     pub fn start(server: &Arc<Server>) -> io::Result<Self> {
         const WANTED: DirectiveId = DirectiveId::of("min-replicas-to-write");
         const LAG_MAX: DirectiveId = DirectiveId::of("min-replicas-max-lag");
@@ -65,7 +65,7 @@ impl Drop for Copies {
         self.server.primary.end();
         self.server.primary.give_up_copy();
         if let Some(thread) = self.thread.take() {
-            // A panic was reported when it happened.
+            // The panic was reported when it happened.
             let _ = thread.join();
         }
     }
@@ -106,7 +106,8 @@ fn run(server: &Arc<Server>) {
     }
 }
 
-/// Ends a replica whose bytes are gone, that lags for too long, or of which nothing was heard for `repl-timeout`.
+/// Disconnects a replica if the stream lacks its bytes, if it lags for too long, or if it was silent for
+/// `repl-timeout`.
 fn end_if_lost(server: &Server, replica: &Replica, settings: &Settings, now_ms: i64) {
     let overdue = replica.overdue_seconds(now_ms);
     let is_silent = overdue.is_some_and(|time| time > repl_timeout(settings).as_secs() as i64);
@@ -123,9 +124,9 @@ fn end_if_lost(server: &Server, replica: &Replica, settings: &Settings, now_ms: 
     }
 }
 
-/// After which time replicas get the next sign of life in the stream. It makes that longer, of which a replica is to
-/// reach the end before this server ends or hands over. An end is soon. A failover may wait for long, and replicas that
-/// hear nothing leave: so they get some, but seldom, as the replica that takes over has to confirm each.
+/// Returns the time after which replicas get the next PING in the stream. `None` while a shutdown or a handover waits
+/// for the replicas to reach the end of the stream, because a PING makes it longer. A shutdown is soon over. A failover
+/// may wait for long, and silent links are closed: so it has PINGs, but few, as the new primary has to confirm each.
 fn time_to_ping(server: &Server, settings: &Settings) -> Option<Duration> {
     if server.shutdown().is_asked() {
         return None;
@@ -148,7 +149,7 @@ fn repl_timeout(settings: &Settings) -> Duration {
     Duration::from_secs(settings.count(TIMEOUT))
 }
 
-/// The newest version of RDB that all replicas read, if that is not the newest one.
+/// Returns the newest RDB version that all replicas read, if that is not the newest one.
 fn version_max(settings: &Settings) -> Option<u16> {
     match dialect(settings) {
         Dialect::Redis6_2 => Some(VERSION_REDIS_6_2),
@@ -157,10 +158,10 @@ fn version_max(settings: &Settings) -> Option<u16> {
     }
 }
 
-/// Whether replicas have waited long enough for others to share a copy with them. Those that want the stream behind it
-/// wait for that to begin first. While the log has failed or the bucket takes nothing, a copy that is marked in the
-/// changes would get no place, and nothing else could be saved meanwhile; nor does one begin beside the last snapshot of
-/// a server that ends.
+/// Returns true if replicas have waited long enough for others to share their copy. Replicas that want the stream after
+/// the copy first wait for the stream to begin. No copy begins while the log has failed or the bucket is unreachable:
+/// its mark would get no offset, and nothing else could be saved meanwhile. None begins during the last snapshot of a
+/// shutdown.
 fn is_copy_due(
     server: &Server,
     replicas: &[Arc<Replica>],
@@ -171,8 +172,8 @@ fn is_copy_due(
     const ENOUGH: DirectiveId = DirectiveId::of("repl-diskless-sync-max-replicas");
     let is_active = server.primary.is_active();
     let is_marked = is_active && server.primary.source() == Source::Changes;
-    let gets_no_place = server.durability.log_has_failed() || awaits_bucket(server);
-    if is_marked && gets_no_place || server.shutdown().is_asked() {
+    let gets_no_position = server.durability.log_has_failed() || awaits_bucket(server);
+    if is_marked && gets_no_position || server.shutdown().is_asked() {
         return false;
     }
     let waits = |replica: &&Arc<Replica>| {
@@ -185,19 +186,19 @@ fn is_copy_due(
         || enough > 0 && waiting.len() as u64 >= enough
 }
 
-/// True if the stream waits for a bucket that takes nothing: it is away, or waits for its base.
+/// Returns true if the stream waits for a bucket that is unreachable, or waits for its base.
 fn awaits_bucket(server: &Server) -> bool {
     server.bucket_goes_before_replicas()
         && server.bucket.update(|figures| figures.state != State::Following)
 }
 
-/// Begins a copy for all that wait for one. If a save is running, they go on waiting.
+/// Begins a copy for all replicas that wait for one. If a save is running, they keep waiting.
 ///
-/// It has what is expired and still there as well. While this server is a replica its primary decides about that, and
-/// what it says of such a key, that it stays or what it is now, is behind the copy.
+/// The copy also has expired keys that still exist. While this server is a replica, its primary decides about them, and
+/// the decision about such a key comes after the copy.
 ///
 /// # Errors
-/// [`Busy`] if a program holds shards for too long.
+/// [`Busy`] if a program locks shards for too long.
 fn begin_copy(server: &Arc<Server>, settings: &Settings) -> Result<(), Busy> {
     let weak = Arc::downgrade(server);
     let wake = move || {
@@ -206,7 +207,8 @@ fn begin_copy(server: &Arc<Server>, settings: &Settings) -> Result<(), Busy> {
         }
     };
     let (copy, sink) = Copy::begin(repl_timeout(settings), version_max(settings), Box::new(wake));
-    // Until the place of the copy is set or known, the stream has the same source, and that of a primary stands still.
+    // Until the offset of the copy is set or known, the source of the stream does not change, and that of a primary
+    // does not advance.
     let still = server.role.hold_still();
     let Some(begun) = server.primary.begin_copy(Arc::clone(&copy)) else { return Ok(()) };
     let mut placed = None;
@@ -215,7 +217,7 @@ fn begin_copy(server: &Arc<Server>, settings: &Settings) -> Result<(), Busy> {
         Begun::Here(number) => placed = Some(server.primary.place_copy(number)),
         Begun::Alone(_) => {}
     };
-    // Others wait for the role meanwhile.
+    // Other threads wait for the role meanwhile.
     let patience = server.persistence.patience().min(Duration::from_secs(1));
     let mut locks = server.keyspace.impatient_long_locks(patience);
     let outcome = server.engine.begin_copy(&mut locks, BEFORE_ALL_MS, sink, moment);

@@ -1,6 +1,6 @@
-//! The thread that carries out FAILOVER: it waits until a replica has everything, and hands over to it.
+//! The thread that executes FAILOVER: it waits until a replica has everything, and hands over to it.
 //!
-//! What comes then is up to the thread that follows a primary: its link asks the replica to take over.
+//! Then the thread that follows a primary continues: its link asks the replica to take over.
 
 use std::io;
 use std::sync::Arc;
@@ -14,20 +14,20 @@ use crate::commands::replication::failover::Plan;
 use crate::server::Server;
 use crate::shutdown::Shutdown;
 
-/// How often it looks at what tells it nothing: the time, and the position of the stream.
+/// Polling interval for the time and the position of the stream, which send no notice.
 const LOOK_EVERY: Duration = Duration::from_millis(10);
 
-/// The thread, which ends with its owner.
+/// Handle of the thread, which ends with its owner.
 pub struct Handover {
     server: Arc<Server>,
     thread: Option<JoinHandle<()>>,
 }
 
 impl Handover {
-    /// Starts it.
+    /// Starts the thread.
     ///
     /// # Errors
-    /// When the system has no thread to give.
+    /// If the system cannot start a thread.
     pub fn start(server: &Arc<Server>) -> io::Result<Self> {
         let of_thread = Arc::clone(server);
         let thread =
@@ -40,7 +40,7 @@ impl Drop for Handover {
     fn drop(&mut self) {
         self.server.failover.end();
         if let Some(thread) = self.thread.take() {
-            // A panic was reported when it happened.
+            // The panic was reported when it happened.
             let _ = thread.join();
         }
     }
@@ -72,7 +72,7 @@ struct Attempt<'s> {
 }
 
 impl Attempt<'_> {
-    /// Goes on until the server follows the replica, or there is no failover any more.
+    /// Runs until the server follows the replica, or the failover is over.
     fn carry_out(&self) {
         let is_over = || !self.server.failover.waits(self.number) || self.is_late();
         let is_quiet = quiet::await_writers(self.server, is_over)
@@ -97,7 +97,7 @@ impl Attempt<'_> {
         }
     }
 
-    /// Goes on until the bucket has everything and this server ends, or there is no failover any more.
+    /// Runs until the bucket has everything and this server shuts down, or the failover is over.
     fn leave_bucket(&self) {
         let server = self.server;
         let is_over = || !server.failover.waits(self.number) || self.is_late();
@@ -130,17 +130,17 @@ impl Attempt<'_> {
     /// Hands over to the first replica that has everything, if there is one.
     fn hand_over_to_one_that_is_level(&self) -> bool {
         let server = self.server;
-        let Some(place) = quiet::place(server) else { return false };
+        let Some(position) = quiet::position(server) else { return false };
         let replicas = server.primary.replicas();
-        // As FAILOVER itself finds its target, whose address may be in another case.
+        // Matches like FAILOVER itself, which ignores the case of addresses.
         let is_wanted =
             |replica: &Replica| self.plan.target.as_ref().is_none_or(|at| replica.is_at(at));
         let is_level =
-            |replica: &Replica| replica.listens() && quiet::is_level(replica, place.offset);
+            |replica: &Replica| replica.listens() && quiet::is_level(replica, position.offset);
         let target = replicas.iter().find(|replica| is_wanted(replica) && is_level(replica));
         let Some(target) = target.map(|replica| replica.address()) else { return false };
         // Unless a message was published meanwhile.
-        server.hand_over(self.number, &target, || quiet::place(server) == Some(place))
+        server.hand_over(self.number, &target, || quiet::position(server) == Some(position))
     }
 
     fn time_is_up(&self) {

@@ -1,4 +1,4 @@
-//! The server's part of replication: bytes to replicas, the threads that produce the stream and start full
+//! The server's part of replication: sending bytes to replicas, the threads that produce the stream and start full
 //! copies, and the link to a primary.
 
 mod before_end;
@@ -19,12 +19,12 @@ use crate::caller::Caller;
 use crate::server::Server;
 use tierce_commands::replication::Took;
 
-/// The bytes that a replica gets in a turn, and more only when it has taken these: all other connections of its worker
-/// wait meanwhile. A socket takes about as much.
+/// Maximum number of bytes that a replica gets in a turn. It gets more only when it has read these: all other
+/// connections of its worker wait meanwhile. A socket buffer takes about as much.
 const TURN_BYTES: usize = 256 << 10;
 
-/// Gives a replica what comes next, as fast as it takes that. What it has not taken stays in the stream, where all
-/// replicas share it.
+/// Sends a replica the next part of the stream, as fast as it reads. Unsent bytes stay in the stream, which all
+/// replicas share.
 #[inline]
 pub fn feed(server: &Server, caller: &Caller, io: &mut Io<'_>, flow: Flow) -> Flow {
     match caller.replica() {

@@ -1,21 +1,20 @@
-//! Waits until all that was written before a pause is done, and until replicas have it.
+//! Waits until all writes from before a pause are done, and until replicas have them.
 
 use std::thread;
 use std::time::Duration;
 
-use tierce_replication::link::Place;
+use tierce_replication::link::Position;
 
 use crate::commands::replication::Replica;
 use crate::server::Server;
 
-/// Between two looks at what is under way.
+/// Polling interval for running writes.
 const LOOK_EVERY: Duration = Duration::from_millis(1);
 
-/// How long one step takes at most before the caller is asked whether it gives up.
+/// Maximum time of one step before `gives_up` is called.
 const STEP: Duration = Duration::from_millis(50);
 
-/// Waits until nothing is under way of the writes of clients, which are held back or refused already. `false` if
-/// `gives_up`.
+/// Waits until no client's write is running; new ones are deferred or refused already. Returns false if `gives_up`.
 #[must_use]
 pub fn await_writers(server: &Server, gives_up: impl Fn() -> bool) -> bool {
     let quiet = server.begin_quiet();
@@ -28,7 +27,7 @@ pub fn await_writers(server: &Server, gives_up: impl Fn() -> bool) -> bool {
     true
 }
 
-/// Waits until all shards have been unlocked once by those who hold them now. `false` if `gives_up`.
+/// Waits until all present holders of shards have unlocked them once. Returns false if `gives_up`.
 #[must_use]
 pub fn await_shards(server: &Server, gives_up: impl Fn() -> bool) -> bool {
     let mut locks = server.keyspace.impatient_long_locks(STEP);
@@ -42,7 +41,7 @@ pub fn await_shards(server: &Server, gives_up: impl Fn() -> bool) -> bool {
     true
 }
 
-/// Nothing expires or is evicted from now on, if that is wanted of a server in its present role. Whether it is.
+/// Stops expiry and eviction, if `is_wanted` in the server's present role. Returns true if so.
 pub fn end_expiry(server: &Server, is_wanted: impl FnOnce() -> bool) -> bool {
     let _still = server.role.hold_still();
     let is_wanted = is_wanted();
@@ -52,27 +51,27 @@ pub fn end_expiry(server: &Server, is_wanted: impl FnOnce() -> bool) -> bool {
     is_wanted
 }
 
-/// Where the stream is with all that was written so far; `None` while some of that is not in it yet.
+/// Returns the position of the stream behind everything written so far; `None` while some of that is not in it yet.
 #[must_use]
-pub fn place(server: &Server) -> Option<Place> {
+pub fn position(server: &Server) -> Option<Position> {
     let primary = &server.primary;
     let position = server.feed.position();
     let offset = primary.confirmations.offset_of(position)?;
     if primary.confirmations.is_asking() || !primary.is_active() {
         return None;
     }
-    // A question to the replicas may have followed it.
-    Some(Place { id: primary.identity().id, offset: primary.backlog.end().max(offset) })
+    // A GETACK to the replicas may have followed it.
+    Some(Position { id: primary.identity().id, offset: primary.backlog.end().max(offset) })
 }
 
-/// Asks replicas how far they are. Each question makes the stream longer, so there is one for each change.
+/// Request for the replicas' offsets (GETACK). Each makes the stream longer, so there is one per change.
 #[derive(Default)]
 pub struct Question {
     position: Option<u64>,
 }
 
 impl Question {
-    /// Asks unless nothing has changed since the last time.
+    /// Sends the request unless nothing has changed since the last one.
     pub fn ask(&mut self, server: &Server) {
         let position = server.feed.position();
         if self.position != Some(position) {
@@ -83,7 +82,7 @@ impl Question {
     }
 }
 
-/// Whether a replica has all of a stream that ends at this offset.
+/// Returns true if a replica has the whole stream, which ends at this offset.
 #[must_use]
 pub fn is_level(replica: &Replica, offset: u64) -> bool {
     replica.confirms() && replica.acknowledged() == offset

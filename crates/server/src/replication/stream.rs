@@ -1,15 +1,15 @@
-//! The thread that produces the stream for replicas: it takes changes from the feed, translates them into commands, and
-//! appends these to the backlog, from which each replica takes them at its own speed.
+//! The thread that produces the stream for replicas. It takes changes from the feed, translates them into commands, and
+//! appends these to the backlog, from which each replica reads at its own speed.
 //!
 //! The feed is followed only while a replica wants the stream, and for `repl-backlog-ttl` seconds after the last one
-//! has disconnected, so that it can continue when it comes back. Otherwise nothing is recorded, and there is nothing to
+//! has disconnected, so that it can continue when it reconnects. Otherwise nothing is recorded, and there is nothing to
 //! translate.
 //!
-//! **On a replica** this thread appends nothing: the link repeats the stream of the primary, and the feed pauses. It is
-//! followed all the same, so that no change is missed from a promotion on.
+//! **On a replica** this thread appends nothing: the link repeats the stream of the primary, and the feed pauses. The
+//! thread still follows the feed, so that it misses no change after a promotion.
 //!
-//! **Offset of a copy.** The mark of a full copy is in the feed at the moment of the copy, between the changes that are
-//! in the copy and those that are not. So the stream after the mark is exactly what the copy lacks.
+//! **Offset of a copy.** The mark of a full copy enters the feed at the moment of the copy, after the changes that the
+//! copy has and before the others. So the stream after the mark is exactly what the copy lacks.
 
 use std::io;
 use std::sync::Arc;
@@ -26,28 +26,28 @@ use crate::clock::unix_ms;
 use crate::config::{ClientClass, DirectiveId, Settings};
 use crate::server::Server;
 
-/// How often the thread looks whether it is still needed, if nothing changes.
+/// Interval at which the thread checks if it is still needed, if nothing changes.
 const TICK: Duration = Duration::from_millis(100);
 
-/// After each batch the thread rests so long. What changes meanwhile comes in one batch and goes out in one piece, so
-/// that a busy server does not wake this thread, and this thread the replicas' workers, for every few changes. A change
-/// after a pause goes out at once, and so does one that a client waits for.
+/// Pause after each batch. Changes during it come in one batch and are sent in one piece, so a busy server does not
+/// wake this thread, and this thread the replicas' workers, for every few changes. A change after a pause is sent at
+/// once, and so is one that a client waits for.
 const REST: Duration = Duration::from_millis(1);
 
-/// Commands are passed on when there are so many bytes of them, and at the end of what the feed has given.
+/// Number of bytes of commands that are passed on together, at most; the rest follows at the end of a batch.
 const CHUNK_BYTES: usize = 64 << 10;
 
-/// The thread. Dropping it ends it.
+/// Handle of the thread. Dropping it ends the thread.
 pub struct Stream {
     server: Arc<Server>,
     thread: Option<JoinHandle<()>>,
 }
 
 impl Stream {
-    /// Starts it, with the changes since the place where the server goes on in its stream, if it does.
+    /// Starts the thread. If the server continues its stream, `resumed` has the changes since that position.
     ///
     /// # Errors
-    /// When the system has no thread to give.
+    /// If the system cannot start a thread.
     pub fn start(server: &Arc<Server>, resumed: Option<Follower>) -> io::Result<Self> {
         const BACKLOG: DirectiveId = DirectiveId::of("repl-backlog-size");
         let weak = Arc::downgrade(server);
@@ -69,13 +69,13 @@ impl Drop for Stream {
         self.server.primary.end();
         self.server.feed.call(Reader::Replicas);
         if let Some(thread) = self.thread.take() {
-            // A panic was reported when it happened.
+            // The panic was reported when it happened.
             let _ = thread.join();
         }
     }
 }
 
-/// Why a stream has ended.
+/// Reason why a stream has ended.
 #[derive(Debug, thiserror::Error)]
 enum StreamError {
     #[error("{0}; replicas need full copies")]
@@ -102,7 +102,7 @@ fn run(server: &Server, mut resumed: Option<Follower>) {
         let was_active = server.primary.is_active();
         let is_whole = outcome.is_ok() && was_active && server.role.following().is_none();
         if is_whole && server.primary.ends() && !server.durability.refuses_writes() {
-            server.primary.note_last_place();
+            server.primary.note_last_position();
         }
         server.primary.end_stream();
         server.wake_replicas();
@@ -114,13 +114,13 @@ fn run(server: &Server, mut resumed: Option<Follower>) {
     }
 }
 
-/// What turns changes into the stream.
+/// Translator of changes into the stream.
 struct Writer<'s> {
     server: &'s Server,
     translator: Translator,
     /// Commands that are not in the stream yet.
     commands: Vec<u8>,
-    /// The position of the feed up to which they are translated.
+    /// Position of the feed up to which they are translated.
     position: u64,
 }
 
@@ -142,7 +142,7 @@ impl<'s> Writer<'s> {
             if server.primary.ends() {
                 return self.write_the_rest(batch, &mut follower, &settings);
             }
-            // Asked behind the batch: what a promoted server changes is not in it before it says so.
+            // Checked after the batch: the changes of a promoted server come after its role change.
             if server.primary.source() == Source::Link {
                 self.position = self.position.max(seen);
                 continue;
@@ -154,7 +154,8 @@ impl<'s> Writer<'s> {
                 server.wake_replicas();
                 continue;
             }
-            // The position also counts what only others get, as the log in a bucket while the link was the source.
+            // The position also counts records for other readers only, such as the bucket's while the link was the
+            // source.
             if batch.is_empty() && server.feed.waiting_bytes_of(Reader::Replicas) == 0 {
                 self.position = self.position.max(seen);
             }
@@ -172,10 +173,10 @@ impl<'s> Writer<'s> {
         }
     }
 
-    /// Waits until the bucket has the changes of a batch, if that counts: then replicas get only what does not go with
-    /// this machine. A server that takes over from the bucket never lacks what a replica of this one has, nor does a
-    /// copy that begins in this batch have more. That counts as well for the last changes of a server that becomes a
-    /// replica, whose link begins behind them.
+    /// Waits until the bucket has the changes of a batch, if that is required: then replicas get only changes that
+    /// survive the loss of this machine. A server that takes over from the bucket never lacks a change that a replica
+    /// of this one has, nor does a copy that begins in this batch have more. This also applies to the last changes of a
+    /// server that becomes a replica, whose link begins behind them.
     fn await_commit(&self, batch: &FedBatch) {
         let server = self.server;
         let Some((position, _)) = batch.iter().last() else { return };
@@ -183,7 +184,7 @@ impl<'s> Writer<'s> {
             if server.primary.ends() || !server.primary.is_active() {
                 return;
             }
-            // Who began to wait has hastened what there was, and this batch may have more.
+            // New waiters have hastened only earlier changes, and this batch may have more.
             let is_awaited = server.primary.confirmations.is_awaited_up_to(position);
             if is_awaited || server.role.is_replica() {
                 server.bucket.hasten(&server.feed);
@@ -192,7 +193,7 @@ impl<'s> Writer<'s> {
         }
     }
 
-    /// The server ends, and nothing changes any more: completes the stream of a primary.
+    /// Completes the stream of a primary at shutdown, when nothing changes any more.
     fn write_the_rest(
         &mut self,
         mut batch: FedBatch,
@@ -213,7 +214,7 @@ impl<'s> Writer<'s> {
         Ok(())
     }
 
-    /// The server is a replica now: completes the stream, and lets the link go on with it.
+    /// Completes the stream of a server that has become a replica, and lets the link continue it.
     fn hand_over(
         &mut self,
         follower: &mut Follower,
@@ -223,8 +224,8 @@ impl<'s> Writer<'s> {
         let Some(number) = server.role.following().map(|following| following.number) else {
             return Ok(());
         };
-        // Clients that were let in as those of a primary are done then, and what they have changed is in the feed. Not
-        // while the role is held still: a worker may wait for that.
+        // Clients that were admitted by a primary are done then, and their changes are in the feed. This must not be
+        // called while the role is locked: a worker may wait for it.
         let is_over = || server.primary.ends() || server.role.following_as(number).is_none();
         if !quiet::await_writers(server, is_over) {
             return Ok(());
@@ -238,7 +239,7 @@ impl<'s> Writer<'s> {
             self.write(&batch, settings)?;
         }
         let _same_role = server.role.hold_still();
-        // With another role meanwhile, clients may have been let in again.
+        // If the role changed meanwhile, clients may have been admitted again.
         let Some(following) = server.role.following_as(number) else { return Ok(()) };
         let mut locks = server.keyspace.long_locks();
         let all = locks.lock_all();
@@ -250,11 +251,12 @@ impl<'s> Writer<'s> {
         }
         // The stream of a promoted server begins with `SELECT`.
         self.translator = Translator::new(Options::default());
-        let place = server.primary.hand_over(following.place, following.db, kept_bytes(settings));
-        // It is the current link as long as the role is the same.
+        let position =
+            server.primary.hand_over(following.position, following.db, kept_bytes(settings));
+        // The link is the current one as long as the role is the same.
         let _ = server.role.update(following.number, |following| {
-            following.place = place;
-            following.read_offset = place.map_or(0, |place| place.offset);
+            following.position = position;
+            following.read_offset = position.map_or(0, |position| position.offset);
         });
         Ok(())
     }
@@ -283,10 +285,10 @@ impl<'s> Writer<'s> {
         Ok(())
     }
 
-    /// Has replicas say how far they are, if clients wait for what is in the stream now.
+    /// Asks replicas for their offsets, if clients wait for the present end of the stream.
     fn ask_for_confirmations(&mut self, settings: &Settings) {
         const RECEIVED: &[u8] = b"*3\r\n$8\r\nREPLCONF\r\n$6\r\nGETACK\r\n$1\r\n*\r\n";
-        // A Tierce begins a sync of its log then, and answers at its end. Others see no difference.
+        // A Tierce replica then begins a sync of its log, and answers at its end. Others ignore the word.
         const LOGGED: &[u8] = b"*3\r\n$8\r\nREPLCONF\r\n$6\r\nGETACK\r\n$6\r\nLOGGED\r\n";
         let primary = &self.server.primary;
         let asks = primary.confirmations.note_streamed(self.position, primary.backlog.end());
@@ -306,7 +308,7 @@ impl<'s> Writer<'s> {
         self.server.failover.note_news();
     }
 
-    /// Appends what is translated to the stream.
+    /// Appends the translated commands to the stream.
     fn pass_on(&mut self, lag_max: usize) {
         if !self.commands.is_empty() {
             self.server.primary.backlog.append(&self.commands, lag_max);
@@ -314,9 +316,9 @@ impl<'s> Writer<'s> {
         }
     }
 
-    /// The stream is where a copy was taken.
+    /// Notes that the stream is at the position of a copy.
     fn begin_copy(&mut self, number: u64) {
-        // Those that begin here know nothing of what was selected before.
+        // Replicas that begin here do not know the selected database.
         self.translator.forget_db();
         let count = self.server.primary.place_copy(number);
         if count == 0 {
@@ -326,7 +328,7 @@ impl<'s> Writer<'s> {
         self.server.log.notice(format_args!("A full copy begins for {count} replicas"));
     }
 
-    /// Whether no replica has come back for too long.
+    /// Returns true if no replica has reconnected for too long.
     fn is_forgotten(&self, settings: &Settings) -> bool {
         const TTL: DirectiveId = DirectiveId::of("repl-backlog-ttl");
         let ttl_seconds = settings.number(TTL);
@@ -335,20 +337,20 @@ impl<'s> Writer<'s> {
     }
 }
 
-/// What all replicas understand.
+/// Returns the dialect that all replicas understand.
 pub(super) fn dialect(settings: &Settings) -> Dialect {
     const DIALECT: DirectiveId = DirectiveId::of("replica-dialect");
     Dialect::named(settings.word(DIALECT))
 }
 
-/// So much of the stream is kept for replicas that come back.
+/// Returns the number of bytes of the stream kept for replicas that reconnect.
 pub fn kept_bytes(settings: &Settings) -> usize {
     const BACKLOG: DirectiveId = DirectiveId::of("repl-backlog-size");
     settings.bytes(BACKLOG) as usize
 }
 
-/// A replica may be so far behind, and at least as far as the kept part of the stream, which costs nothing more. Zero:
-/// without end.
+/// Returns the maximum lag of a replica in bytes. It is at least the kept part of the stream, which costs nothing more.
+/// Zero is no limit.
 pub(super) fn lag_max(settings: &Settings) -> usize {
     match settings.output_limits().of(ClientClass::Replica).hard_bytes as usize {
         0 => 0,

@@ -1,4 +1,4 @@
-//! The clients: what they send and get, and what has become of their calls.
+//! The clients: their calls and replies, and the outcomes.
 
 use std::collections::VecDeque;
 use std::io::{ErrorKind, Read, Write};
@@ -22,28 +22,28 @@ use crate::caller::Caller;
 use crate::clients::{Client, Origin};
 use crate::server::{Message, Server};
 
-/// A client that waits without limit, while nothing else has happened for so long, is not going to be served.
+/// Time without other events after which a client that waits without limit will not be served.
 const QUIET_MS: u64 = 500;
 
-/// Before the last look at the keys: whatever is to expire has expired.
+/// Time before the last read of the keys: until then, every key with a deadline has expired.
 const BEFORE_LAST_MS: u64 = 1_000;
 
-/// A script that has not begun is to be killed so much later.
+/// Delay before a script that had not begun is killed again.
 const KILL_AGAIN_MS: u64 = 500;
 
-/// A moment: the number of things that happened before, and the time.
+/// Moment: the number of earlier events, and the time.
 #[derive(Clone, Copy, Debug)]
 struct Moment {
     number: usize,
     ms: u64,
 }
 
-/// A reply, and when it came.
+/// Reply, with the moment of its arrival.
 #[derive(Clone, Debug)]
 pub(super) struct Answer {
     at: Moment,
     pub(super) reply: String,
-    /// Of PUBLISH alone: how many get the message.
+    /// Number of receivers of the message, for PUBLISH only.
     receivers: Option<i64>,
 }
 
@@ -109,7 +109,7 @@ pub(super) struct History(Mutex<Told>);
 struct Told {
     records: Vec<Record>,
     moments: usize,
-    /// The messages that came to clients, in their order.
+    /// Messages that arrived at clients, in their order.
     heard: Vec<(usize, String)>,
 }
 
@@ -153,7 +153,7 @@ impl History {
         self.0.lock().records.extend(calls.into_iter().map(Record::new));
     }
 
-    /// The calls of a client, by their numbers.
+    /// Returns the calls of a client, by their numbers.
     fn of(&self, client: usize) -> VecDeque<usize> {
         let told = self.0.lock();
         let is_of = |index: &usize| told.records[*index].call.client == client;
@@ -164,7 +164,7 @@ impl History {
         self.0.lock().records[index].call.clone()
     }
 
-    /// When the first of those calls is late that wait for their replies.
+    /// Returns when the first of the waiting calls is late.
     ///
     /// # Panics
     /// If one is late.
@@ -184,7 +184,7 @@ impl History {
     }
 }
 
-/// A reply, as the model has it.
+/// Shows a reply as the model has it.
 fn show(deed: &Deed, value: &Value) -> String {
     match (deed, value) {
         (Deed::Command(call), value) => show_of(call, value),
@@ -215,7 +215,7 @@ fn show_of(call: &Words, value: &Value) -> String {
     }
 }
 
-/// Entries that were added to the stream, without names and IDs.
+/// Adds the entries that were added to the stream, without names and IDs.
 fn add_elements(value: &Value, elements: &mut Vec<String>) {
     match value {
         Value::Array(values) => values.iter().for_each(|value| add_elements(value, elements)),
@@ -239,7 +239,7 @@ fn show_plain(value: &Value) -> String {
     }
 }
 
-/// The text of a message to a subscriber; `None` if it is a reply.
+/// Returns the text of a message to a subscriber; `None` if it is a reply.
 fn message_in(value: &Value) -> Option<String> {
     let parts = value.as_values()?;
     let kind = parts.first()?.as_bytes()?;
@@ -255,16 +255,16 @@ fn encode(call: &Words) -> Vec<u8> {
     bytes
 }
 
-/// A client with a connection.
+/// Client with a connection.
 struct Connection {
     client: usize,
     socket: Arc<std::os::fd::OwnedFd>,
     input: Vec<u8>,
-    /// Its calls that are not sent yet.
+    /// Calls that are not sent yet.
     left: VecDeque<usize>,
-    /// The replies that are to come: those of a call, the others of its requests.
+    /// Expected replies: a call's number, or `None` for its other requests.
     expected: VecDeque<Option<usize>>,
-    /// When it sends its next call.
+    /// Time of its next call.
     ready_ms: u64,
 }
 
@@ -286,7 +286,7 @@ impl Clients {
         plan: Plan,
     ) -> Self {
         let (server, handle) = (Arc::clone(server), handle.clone());
-        let clients = plan.beside().end;
+        let clients = plan.off_worker().end;
         Self {
             server,
             handle,
@@ -328,7 +328,7 @@ impl Clients {
         });
     }
 
-    /// Makes all calls, until they are answered or wait for what does not come.
+    /// Makes all calls, until they are answered or wait for something that never comes.
     fn make_calls(&mut self) {
         let mut changed_ms = now_ms();
         loop {
@@ -353,7 +353,7 @@ impl Clients {
             let later = self.connections.iter().filter(|it| may_send(it)).map(|it| it.ready_ms);
             let quiet_ms = changed_ms + QUIET_MS;
             let next_ms = later.chain(limit_ms).min();
-            if next_ms.is_none() && now_ms >= quiet_ms && !self.is_called_beside() {
+            if next_ms.is_none() && now_ms >= quiet_ms && !self.is_called_off_worker() {
                 return;
             }
             let until_ms = next_ms.unwrap_or(quiet_ms.max(now_ms + 1)) + 1;
@@ -364,13 +364,13 @@ impl Clients {
         }
     }
 
-    fn is_called_beside(&self) -> bool {
+    fn is_called_off_worker(&self) -> bool {
         let told = self.history.0.lock();
-        let is_beside = |record: &&Record| self.plan.beside().contains(&record.call.client);
-        told.records.iter().filter(is_beside).any(|record| record.answered.is_none())
+        let is_off_worker = |record: &&Record| self.plan.off_worker().contains(&record.call.client);
+        told.records.iter().filter(is_off_worker).any(|record| record.answered.is_none())
     }
 
-    /// Sends the next call of a client, and those that are sent together with it.
+    /// Sends the next call of a client, with those that are sent together with it.
     fn send(&mut self, index: usize) {
         let connection = &mut self.connections[index];
         let mut bytes = Vec::new();
@@ -390,7 +390,7 @@ impl Clients {
         socket.write_all(&bytes).expect("there is room in the socket");
     }
 
-    /// Receives what has come. Whether there was anything.
+    /// Receives replies. Returns true if there were any.
     fn receive(&mut self) -> bool {
         let mut has_received = false;
         for connection in &mut self.connections {
@@ -432,7 +432,7 @@ impl Clients {
         has_received
     }
 
-    /// One more client reads all keys.
+    /// Has one more client read all keys.
     fn look_at_all(&mut self) {
         let lists = LISTS.iter().map(|key| format!("LRANGE {key} 0 -1"));
         let numbers = NUMBERS.iter().map(|key| format!("GET {key}"));
@@ -494,14 +494,14 @@ fn stream(socket: &Arc<std::os::fd::OwnedFd>) -> UnixStream {
     UnixStream::from(socket.try_clone().expect("a descriptor"))
 }
 
-/// A client whose calls run on a thread beside the workers.
-pub(super) struct Beside {
+/// Client whose calls run on a thread other than the workers.
+pub(super) struct OffWorker {
     server: Arc<Server>,
     history: Arc<History>,
     client: usize,
 }
 
-impl Beside {
+impl OffWorker {
     pub(super) fn new(server: &Arc<Server>, history: &Arc<History>, client: usize) -> Self {
         Self { server: Arc::clone(server), history: Arc::clone(history), client }
     }
@@ -520,7 +520,8 @@ impl Beside {
             let gives_up = || now_ms() > begun_ms + 20_000;
             let args = args.as_args();
             let done =
-                self.server.execute_beside(&mut caller, args, &mut output, &gives_up, &|| false);
+                self.server
+                    .execute_off_worker(&mut caller, args, &mut output, &gives_up, &|| false);
             assert!(done.is_some(), "it gives way to nobody");
             let bytes = output.into_bytes();
             let (value, _) =

@@ -1,7 +1,7 @@
-//! Looks for an order of calls, one after the other, that explains all replies.
+//! Searches for a sequential order of calls that explains all replies.
 //!
-//! A call happens between its sending and its answer. So a call that was sent after another was answered happens behind
-//! that, and so do those of a client behind each other.
+//! A call takes effect between its sending and its answer. So a call that was sent after another one's answer takes
+//! effect after it, and the calls of one client take effect in their order.
 
 use std::collections::HashSet;
 use std::hash::{DefaultHasher, Hash, Hasher};
@@ -11,27 +11,27 @@ use super::messages::is_of_subscriber;
 use super::model::{During, Model};
 use super::requests::Deed;
 
-/// Orders are tried up to so many calls; few runs need a thousand.
+/// Maximum number of calls tried in the search; few runs need a thousand.
 const STEPS_MAX: usize = 400_000;
 
 /// Errors of calls that have done nothing.
 const IN_VAIN: [&str; 2] = ["-BUSY ", "-TRYAGAIN "];
 
-/// The error of EXEC that has done nothing but to end the transaction.
+/// Error of an EXEC that has only ended the transaction.
 const ABORTED: &str = "-EXECABORT ";
 
 struct Search<'r> {
-    /// The calls of each client.
+    /// Calls of each client.
     clients: Vec<Vec<&'r Record>>,
-    /// States that were tried in vain: how far the clients are, and the keys.
+    /// States that were tried without success: the positions of the clients, and the keys.
     tried: HashSet<u64>,
     steps: usize,
-    /// The calls of the longest order that was found.
+    /// Calls of the longest order that was found.
     furthest: Vec<&'r Record>,
 }
 
 /// # Errors
-/// When there is no such order.
+/// If there is no such order.
 pub(super) fn explain(records: &[Record]) -> Result<(), String> {
     let count = records.iter().map(|record| record.call.client + 1).max().unwrap_or(0);
     let mut clients = vec![Vec::new(); count];
@@ -52,7 +52,7 @@ pub(super) fn explain(records: &[Record]) -> Result<(), String> {
     ))
 }
 
-/// `true` if a call may have changed or shown data.
+/// Returns true if a call may have changed or shown data.
 fn has_effect(record: &Record) -> Result<bool, String> {
     let Some(answer) = &record.answered else { return Ok(false) };
     let is_error = answer.reply.starts_with('-');
@@ -67,7 +67,7 @@ fn has_effect(record: &Record) -> Result<bool, String> {
 }
 
 impl<'r> Search<'r> {
-    /// `true` if the calls that are left can be explained.
+    /// Returns true if the remaining calls can be explained.
     fn go_on(&mut self, at: &mut [usize], model: &Model, order: &mut Vec<&'r Record>) -> bool {
         self.steps += 1;
         if order.len() > self.furthest.len() {
@@ -79,7 +79,7 @@ impl<'r> Search<'r> {
             .zip(at.iter())
             .filter_map(|(calls, at)| calls.get(*at).copied())
             .collect();
-        // The call that was answered first has probably happened first.
+        // The call that was answered first has probably taken effect first.
         next.sort_by_key(|record| record.answered_at());
         let Some(first) = next.first() else { return true };
         let mut hasher = DefaultHasher::new();

@@ -1,20 +1,21 @@
-//! What subscribers hear: each message of their channels once, in an order that explains what the publishers know.
+//! Checks the messages of subscribers: each message of their channels arrives once, in an order that the publishers can
+//! explain.
 //!
-//! A message is sent between the sending of its call and the answer. So the order of two messages is known if one call
-//! was sent after the other was answered, if they are of one client, or if both calls count with a key: messages follow
-//! the order of changes. PUBLISH tells exactly how many get its message.
+//! A message is sent between the sending of its call and the answer. So the order of two messages is known in three
+//! cases: one call was sent after the other's answer, they are of one client, or both calls count with a key (messages
+//! follow the order of changes). PUBLISH returns exactly how many get its message.
 
 use super::clients::Record;
 use super::requests::{ALL_CHANNELS, COUNTER, Deed};
 
-/// A message of a channel.
+/// Message of a channel.
 struct Message<'r> {
     record: &'r Record,
-    /// Of all records; those of a client are in its order.
+    /// Number among all records; those of a client are in its order.
     number: usize,
     channel: &'r str,
     text: &'r str,
-    /// How far its call has counted.
+    /// Count that its call has reached.
     count: Option<u64>,
 }
 
@@ -28,7 +29,7 @@ impl Message<'_> {
     }
 }
 
-/// The time of a subscription.
+/// Time of a subscription.
 struct Subscription<'r> {
     channel: &'r str,
     begins: &'r Record,
@@ -53,12 +54,12 @@ impl Subscription<'_> {
     }
 }
 
-/// `true` for a call that begins or ends a subscription.
+/// Returns true for a call that begins or ends a subscription.
 pub(super) fn is_of_subscriber(deed: &Deed) -> bool {
     matches!(deed, Deed::Command(call) if call[0].ends_with("SUBSCRIBE"))
 }
 
-/// The messages of a call, if it has done something.
+/// Returns the messages of a call, if it has done something.
 fn messages_of(number: usize, record: &Record) -> Vec<Message<'_>> {
     let reply = record.reply();
     let commands = match &record.call.deed {
@@ -91,10 +92,10 @@ fn subscriptions(records: &[Record], client: usize) -> Vec<Subscription<'_>> {
     all
 }
 
-/// `heard` has the texts that came to clients, in their order.
+/// Checks the messages. `heard` has the texts that arrived at clients, in their order.
 ///
 /// # Errors
-/// When a subscriber has not heard what it had to.
+/// If a subscriber lacks a message that it must get.
 pub(super) fn check(records: &[Record], heard: &[(usize, String)]) -> Result<(), String> {
     let messages: Vec<Message<'_>> = records
         .iter()

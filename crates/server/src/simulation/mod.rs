@@ -1,17 +1,17 @@
 //! A server whose threads run one at a time, in an order that a seed determines.
 //!
-//! Workers, threads for long commands and for programs, the reaper and a caller beside the workers are those of the
-//! server; only sockets' other ends, clocks and the order of threads are simulated (`interleaving` of the keyspace).
-//! Chance, by which SPOP chooses, is that of the seed. Other threads come in at every lock and wake-up. A few clients
-//! call commands on few keys: some that block or whose results come later, some that run long, transactions with WATCH,
-//! and scripts that take back what they did, reach for more keys, or never end. Some publish messages, and others come
-//! and go that subscribe to them.
+//! Workers, threads for long commands and for programs, the reaper and a caller outside of the workers are those of the
+//! server. Only the other ends of sockets, clocks and the order of threads are simulated (`interleaving` of the
+//! keyspace). The random choices of SPOP come from the seed. Threads can switch at every lock and wake-up. A few
+//! clients call commands on few keys: blocking ones, some with later results, long ones, transactions with WATCH, and
+//! scripts that undo their changes, access more keys, or never end. Some publish messages, and others subscribe and
+//! leave.
 //!
 //! A run fails if
-//! - the replies cannot be explained by any order in which the calls happened one after the other (`explain`),
-//! - a client still waits for keys at the end of which one has something for it,
-//! - a subscriber does not hear each message once, in an order that its publishers can explain (`messages`),
-//! - a call is not answered in time, or threads wait for each other without end.
+//! - no sequential order of the calls explains the replies (`explain`),
+//! - a client still waits for keys at the end although one has something for it,
+//! - a subscriber does not get each message once, in an order that its publishers can explain (`messages`),
+//! - a call is not answered in time, or threads deadlock.
 //!
 //! `TIERCE_SIMULATION_SEED` runs one seed alone.
 
@@ -33,13 +33,13 @@ use tierce_keyspace::simulation::Course;
 use self::requests::{ENDLESS_EACH, MESSAGES_EACH};
 use self::world::run;
 
-/// Names the one seed to run.
+/// Variable with the only seed to run.
 const SEED: &str = "TIERCE_SIMULATION_SEED";
 
-/// Seeds of an ordinary run.
+/// Number of seeds of an ordinary run.
 const SEEDS: u64 = 120;
 
-/// Seeds within which a planted fault has to be found; some tens are enough.
+/// Number of seeds within which an injected fault must be found; some tens are enough.
 const SEEDS_FOR_FAULT: u64 = 2_000;
 
 fn of_seed(seed: u64, fault: Option<Fault>) -> Result<(Course, String), String> {
@@ -50,7 +50,7 @@ fn of_seed(seed: u64, fault: Option<Fault>) -> Result<(Course, String), String> 
     })
 }
 
-/// The seed that was asked for, or those of an ordinary run.
+/// Returns the requested seed, or those of an ordinary run.
 fn seeds() -> Range<u64> {
     match std::env::var(SEED) {
         Ok(seed) => {
@@ -61,7 +61,7 @@ fn seeds() -> Range<u64> {
     }
 }
 
-/// Two at a time.
+/// Runs two seeds at a time.
 #[test]
 fn replies_are_those_of_some_order_and_nobody_waits_in_vain() {
     let (all, next) = (seeds(), AtomicU64::new(seeds().start));
@@ -85,13 +85,13 @@ fn a_seed_determines_the_run() {
     }
 }
 
-/// The first failure with a fault put in, of every so many seeds.
+/// Returns the first failure with an injected fault, trying every `each`-th seed.
 fn found(fault: Fault, each: u64) -> String {
     let mut seeds = (0..SEEDS_FOR_FAULT).step_by(each as usize);
     seeds.find_map(|seed| of_seed(seed, Some(fault)).err()).expect("the fault is found")
 }
 
-/// Part of what scripts take back stays.
+/// Part of the changes that scripts undo stays.
 #[test]
 fn replies_that_no_order_explains_are_found() {
     let failure = found(Fault::UndoOfEntries, 1);

@@ -4,28 +4,28 @@ use std::collections::{BTreeSet, VecDeque};
 
 use super::requests::{BIG_KEY, Deed, LISTS, NUMBERS, SET, STREAM, Words, as_blocking};
 
-/// The time by which a command judges may be so much older than the call: a thread has read the clock, and then waited
-/// for a shard.
+/// Maximum age of the time that a command uses, relative to the call: a thread may read the clock, and then wait for a
+/// shard.
 const STALE_MS: u64 = 400;
 
 const KEYS: usize = LISTS.len() + NUMBERS.len() + 2;
 
-/// All keys, and who watches them.
+/// All keys, with their watchers.
 #[derive(Clone, Debug, Default, Hash, PartialEq, Eq)]
 pub(super) struct Model {
     lists: [VecDeque<String>; LISTS.len()],
     numbers: [Option<i64>; NUMBERS.len()],
     set: BTreeSet<String>,
     stream: Vec<String>,
-    /// Entries of the stream that the group has read.
+    /// Number of entries of the stream that the group has read.
     read: usize,
-    /// For lists and numbers, when they expire: between these two moments.
+    /// Expiry times of lists and numbers: between these two moments.
     expires: [Option<(u64, u64)>; KEYS],
-    /// For each client that watches keys, which ones, and whether one has changed.
+    /// Keys that each client watches, and if one of them has changed.
     watches: Vec<Option<([bool; KEYS], bool)>>,
 }
 
-/// When a call was made, in milliseconds.
+/// Time of a call, in milliseconds.
 #[derive(Clone, Copy)]
 pub(super) struct During {
     pub(super) sent_ms: u64,
@@ -51,7 +51,7 @@ fn reply(text: impl ToString) -> Outcome {
     Outcome::Replies(text.to_string())
 }
 
-/// What is in a shown array.
+/// Returns the elements of a shown array.
 fn elements_of(shown: &str) -> impl Iterator<Item = &str> {
     let mut depth = 0;
     let inner = shown.strip_prefix('[').and_then(|rest| rest.strip_suffix(']')).unwrap_or_default();
@@ -66,12 +66,12 @@ fn shown(all: impl IntoIterator<Item = String>) -> String {
 }
 
 impl Model {
-    /// A transaction is refused, and forgotten with what it watches.
+    /// Aborts a transaction, and drops its watches.
     pub(super) fn abort(&mut self, client: usize) {
         self.watches.get_mut(client).and_then(Option::take);
     }
 
-    /// Does this for a client, if it can happen now. Where chance decides, it has decided as `replied` says.
+    /// Executes a call of a client, if it is possible now. Random choices follow `replied`.
     pub(super) fn act(
         &mut self,
         client: usize,
@@ -132,7 +132,7 @@ impl Model {
             "LPUSH" => self.push(key, &words[2..], VecDeque::push_front),
             "LPOP" => self.pop(key).map_or(Outcome::Nothing, reply),
             "LRANGE" => reply(shown(self.lists[number_of(key)].iter().cloned())),
-            // The key stays, and when it expires.
+            // The key keeps its expiry time.
             "LMOVE" | "BLMOVE" if key == words[2] => {
                 let list = &mut self.lists[number_of(key)];
                 let Some(element) = list.pop_front() else { return Outcome::Nothing };
@@ -235,7 +235,7 @@ impl Model {
         Some(element)
     }
 
-    /// Those that watch a key learn that it has changed.
+    /// Marks the watchers of a key as dirty.
     fn changed(&mut self, number: usize) {
         for (watched, is_dirty) in self.watches.iter_mut().flatten() {
             *is_dirty |= watched[number];
@@ -272,13 +272,13 @@ impl Model {
         self.changed(number);
     }
 
-    /// `true` if a key has expired for sure before a call.
+    /// Returns true if a key has certainly expired before a call.
     fn is_over(&self, key: &str, during: During) -> bool {
         let expires = self.expires[number_of(key)];
         expires.is_some_and(|(_, until_ms)| until_ms + STALE_MS < during.sent_ms)
     }
 
-    /// The keys that may expire by this time, each with what there is then.
+    /// Returns the states after each key that may expire by this time.
     pub(super) fn expired_by(&self, ms: u64) -> impl Iterator<Item = Self> {
         let may = move |number: &usize| {
             self.expires[*number].is_some_and(|(from_ms, _)| from_ms <= ms.saturating_add(1))
@@ -291,8 +291,8 @@ impl Model {
     }
 }
 
-/// The reply to PUBLISH: it depends on the subscribers, which are not modelled.
+/// Reply to PUBLISH: it depends on the subscribers, which are not modelled.
 pub(super) const PUBLISHED: &str = "published";
 
-/// The bits of the one byte of the string that is not zero, an x.
+/// Number of bits of the only non-zero byte of the string, an x.
 const BITS_OF_BIG: u32 = b'x'.count_ones();

@@ -5,33 +5,33 @@ use std::ops::Range;
 use tierce_harness::Random;
 use tierce_keyspace::Keyspace;
 
-/// A string that is too long for a worker, which only looks at its length: to count some bits at its end is brief.
+/// String that is too long for a worker, which checks only its length: counting some bits at its end is fast.
 pub(super) const BIG_KEY: &str = "big";
 pub(super) const BIG_LEN: usize = 700_000;
 
 pub(super) const LISTS: [&str; 3] = ["list0", "list1", "list2"];
 pub(super) const NUMBERS: [&str; 3] = ["number0", "number1", COUNTER];
-/// A number that only grows, with messages that tell of it.
+/// Number that only grows, with messages that report it.
 pub(super) const COUNTER: &str = "counter";
 const CHANNELS: [&str; 2] = ["news0", "news1"];
-/// A pattern that all channels match.
+/// Pattern that matches all channels.
 pub(super) const ALL_CHANNELS: &str = "news*";
 pub(super) const STREAM: &str = "stream";
 pub(super) const SET: &str = "set";
 
-/// Milliseconds of simulated time in which a call is answered that waits for nothing.
+/// Milliseconds of simulated time in which a call that waits for nothing is answered.
 const PATIENCE_MS: u64 = 2_500;
 
-/// Patience of one beside the workers.
+/// Time limit of a client outside of the workers.
 const BESIDE_MS: u64 = 400;
 
-/// Its patience while a script holds what it needs.
+/// Its time limit while a script locks the needed keys.
 const HELD_MS: u64 = 30_000;
 
-/// Of so many seeds, one has a script that never ends by itself.
+/// One of this many seeds has a script that never ends by itself.
 pub(super) const ENDLESS_EACH: u64 = 4;
 
-/// Of so many seeds, one has many messages.
+/// One of this many seeds has many messages.
 pub(super) const MESSAGES_EACH: u64 = 3;
 
 pub(super) type Words = Vec<String>;
@@ -45,16 +45,16 @@ pub(super) enum Deed {
     Watch(Words),
     /// EXEC of these commands.
     Exec(Vec<Words>),
-    /// A script, which does what these commands do and replies as the last of them.
+    /// A script, which does the work of these commands and replies like the last of them.
     Script { call: Words, does: Vec<Words> },
-    /// A script that takes back what it has done, or is killed.
+    /// A script that undoes its changes, or is killed.
     ScriptInVain(Words),
-    /// The end of a script.
+    /// SCRIPT KILL.
     Kill,
 }
 
 impl Deed {
-    /// The requests to send, with the number of the one that has the reply.
+    /// Returns the requests to send, with the number of the one that has the reply.
     pub(super) fn requests(&self) -> (Vec<Words>, usize) {
         match self {
             Self::Command(call) | Self::Script { call, .. } | Self::ScriptInVain(call) => {
@@ -69,7 +69,7 @@ impl Deed {
         }
     }
 
-    /// The keys, and those of the commands in it.
+    /// Returns the keys, including those of the commands in it.
     fn keys(&self) -> Vec<&str> {
         let of = |words: &'static [&'static str]| words.iter().copied();
         let known = || of(&LISTS).chain(of(&NUMBERS)).chain([STREAM, SET, BIG_KEY]);
@@ -78,7 +78,7 @@ impl Deed {
         known().filter(is_used).collect()
     }
 
-    /// `true` if it needs all shards.
+    /// Returns true if it needs all shards.
     fn needs_all(&self) -> bool {
         match self {
             Self::Script { call, .. } => call[2] == "0",
@@ -86,7 +86,7 @@ impl Deed {
         }
     }
 
-    /// Its patience for keys: none, so many milliseconds, or without limit.
+    /// Returns its wait for keys: none, this many milliseconds, or without limit.
     fn waits_ms(&self) -> u64 {
         let Self::Command(call) = self else { return 0 };
         let call = as_blocking(call);
@@ -103,14 +103,14 @@ impl Deed {
     }
 }
 
-/// A call, and what is expected of its reply.
+/// Call, with its expectations.
 #[derive(Clone, Debug)]
 pub(super) struct Call {
     pub(super) client: usize,
     pub(super) deed: Deed,
     /// Milliseconds within which it is answered; `None` if it may wait without limit.
     pub(super) limit_ms: Option<u64>,
-    /// It is sent together with the one before.
+    /// True if it is sent together with the previous one.
     pub(super) follows: bool,
     /// Milliseconds before it is sent.
     pub(super) after_ms: u64,
@@ -120,16 +120,17 @@ pub(super) struct Call {
 #[derive(Debug)]
 pub(super) struct Plan {
     calls: Vec<Call>,
-    /// Clients with connections; those behind them call beside the workers.
+    /// Number of clients with connections; the clients behind them call outside of the workers.
     pub(super) connections: usize,
-    beside: usize,
+    off_worker: usize,
 }
 
 pub(super) fn words(line: &str) -> Words {
     line.split(' ').map(str::to_owned).collect()
 }
 
-/// A call whose result may come later, like NBLPOP, as the one that it is named after. Its client waits for the result.
+/// Returns a call whose result may come later, like NBLPOP, as its blocking equivalent. Its client waits for the
+/// result.
 pub(super) fn as_blocking(call: &Words) -> Vec<&str> {
     let words: Vec<&str> = call.iter().map(String::as_str).collect();
     match call[0].strip_prefix('N') {
@@ -138,11 +139,11 @@ pub(super) fn as_blocking(call: &Words) -> Vec<&str> {
     }
 }
 
-/// Weights by which one of some alternatives is chosen.
+/// Weights for choosing one of some alternatives.
 struct Taste(Vec<usize>);
 
 impl Taste {
-    /// Each run has its own: what meets itself often finds other faults than what meets everything seldom.
+    /// Creates weights of its own for each run: frequent repetitions of few kinds find other faults than an even mix.
     fn new(random: &mut Random, alternatives: usize) -> Self {
         let mut weights: Vec<usize> =
             (0..alternatives).map(|_| [0, 1, 1, 5][random.below(4)]).collect();
@@ -170,7 +171,7 @@ const LONG: usize = 4;
 const PUBLISH: usize = 5;
 const KINDS: usize = 7;
 
-/// Kinds of messages: the last one is of a script that counts.
+/// Kind of messages, the last one: of a script that counts.
 const COUNTING: usize = 3;
 
 struct Tastes {
@@ -182,13 +183,13 @@ struct Tastes {
     lists: Taste,
 }
 
-/// A key that a script holds until it is killed.
+/// Key that a script locks until it is killed.
 #[derive(Clone, Copy)]
 struct Held {
     key: &'static str,
-    /// When the script is called.
+    /// Time when the script is called.
     at_ms: u64,
-    /// A client may wait for an element of this list, which gets to that key.
+    /// List with an element that moves to that key; a client may wait for it.
     from: &'static str,
 }
 
@@ -196,9 +197,9 @@ struct Planner<'k> {
     random: Random,
     tastes: Tastes,
     keyspace: &'k Keyspace,
-    /// The next element, of which each is used once.
+    /// Next element; each is used once.
     next: u32,
-    /// Keys that a script holds until it is killed.
+    /// Key that a script locks until it is killed.
     held: Option<Held>,
     /// Calls of each client beyond the usual number.
     more_calls: usize,
@@ -232,10 +233,10 @@ impl Plan {
         let (calls, held, more_calls) = (Vec::new(), None, if has_messages { 2 } else { 0 });
         let mut planner = Planner { random, tastes, keyspace, next: 0, held, more_calls, calls };
         let connections = 2 + planner.random.below(4) + usize::from(has_endless);
-        let beside = planner.random.below(2);
+        let off_worker = planner.random.below(2);
         let mut first = 0;
         if has_endless {
-            planner.endless(beside > 0);
+            planner.endless(off_worker > 0);
             first = if planner.random.one_in(2) { planner.wait_for_held(2) } else { 2 };
         }
         for client in first..connections + first {
@@ -249,19 +250,19 @@ impl Plan {
             }
             connections += subscribers;
         }
-        for client in connections..connections + beside {
+        for client in connections..connections + off_worker {
             planner.client(client, true);
         }
-        Self { calls: planner.calls, connections, beside }
+        Self { calls: planner.calls, connections, off_worker }
     }
 
     pub(super) fn calls(&self) -> &[Call] {
         &self.calls
     }
 
-    /// The clients that call beside the workers.
-    pub(super) fn beside(&self) -> Range<usize> {
-        self.connections..self.connections + self.beside
+    /// Returns the clients that call outside of the workers.
+    pub(super) fn off_worker(&self) -> Range<usize> {
+        self.connections..self.connections + self.off_worker
     }
 }
 
@@ -279,12 +280,13 @@ impl Planner<'_> {
         }
     }
 
-    /// A script that never ends, of the first client, and the second one, which kills it.
+    /// Adds a script that never ends, of the first client, and the second client, which kills it.
     fn endless(&mut self, is_brief: bool) {
         let shard = |key: &str| self.keyspace.shard_of(self.keyspace.hash(key.as_bytes()));
-        let is_apart = |key: &&&str| shard(key) != shard(BIG_KEY);
+        let is_elsewhere = |key: &&&str| shard(key) != shard(BIG_KEY);
         let first = self.random.below(LISTS.len());
-        let key = LISTS[first..].iter().chain(&LISTS).find(is_apart).copied().unwrap_or(LISTS[0]);
+        let key =
+            LISTS[first..].iter().chain(&LISTS).find(is_elsewhere).copied().unwrap_or(LISTS[0]);
         let source = "redis.call('rpush', KEYS[1], 'never') while true do end";
         let call = ["EVAL", source, "1", key].map(str::to_owned).to_vec();
         let after_ms = self.random.u64_below(20);
@@ -298,13 +300,13 @@ impl Planner<'_> {
             follows: false,
             after_ms,
         });
-        // Callers beside the workers try again each millisecond.
+        // Callers outside of the workers retry each millisecond.
         let from_ms = if is_brief { 500 } else { 3_500 };
         let (deed, after_ms) = (Deed::Kill, from_ms + self.random.u64_below(from_ms));
         self.calls.push(Call { client: 1, deed, limit_ms: None, follows: false, after_ms });
     }
 
-    /// A client begins to wait for an element that is to get where the script holds it up, and another one brings that.
+    /// Adds a client that waits for an element at the key that the script locks, and another one that adds the element.
     /// Returns the next client.
     fn wait_for_held(&mut self, client: usize) -> usize {
         let Some(Held { key, from, at_ms }) = self.held else { return client };
@@ -316,14 +318,14 @@ impl Planner<'_> {
         client + 2
     }
 
-    fn client(&mut self, client: usize, is_beside: bool) {
+    fn client(&mut self, client: usize, is_off_worker: bool) {
         let count = 1 + self.random.below(4) + self.more_calls;
         for number in 0..count {
             let is_last = number + 1 == count || self.held.is_some() && self.random.one_in(2);
             let kind = self.tastes.deeds.choose(&mut self.random);
             let deed = match kind {
                 // They need a connection.
-                BLOCKING | EXEC | WATCHED if is_beside => Deed::Command(self.command()),
+                BLOCKING | EXEC | WATCHED if is_off_worker => Deed::Command(self.command()),
                 BLOCKING => self.blocking(is_last),
                 SCRIPT => self.script(),
                 EXEC => self.exec(None),
@@ -333,12 +335,12 @@ impl Planner<'_> {
                     self.exec(Some(key))
                 }
                 LONG => Deed::Command(words(&format!("BITCOUNT {BIG_KEY} -4 -1"))),
-                PUBLISH => self.publish(is_beside),
+                PUBLISH => self.publish(is_off_worker),
                 _ => Deed::Command(self.command()),
             };
-            // Behind a script without end there is no telling what waits for what.
-            let is_known = self.held.is_none() && !is_beside && kind != WATCHED;
-            // The reply to what follows at once would come before a result that comes later.
+            // Behind an endless script it is unknown which calls wait for which.
+            let is_known = self.held.is_none() && !is_off_worker && kind != WATCHED;
+            // The reply to the next request would come before a result that comes later.
             let is_behind_later = self.calls.last().is_some_and(|call| match &call.deed {
                 Deed::Command(call) => call[0].starts_with('N'),
                 _ => false,
@@ -349,7 +351,7 @@ impl Planner<'_> {
                 break;
             }
         }
-        if is_beside {
+        if is_off_worker {
             let of_client = self.calls.iter_mut().filter(|call| call.client == client);
             of_client.for_each(|call| {
                 call.limit_ms = call.limit_ms.map(|ms| if ms < HELD_MS { BESIDE_MS } else { ms });
@@ -440,8 +442,8 @@ impl Planner<'_> {
         }
     }
 
-    /// A message, alone or with a change that it tells of.
-    fn publish(&mut self, is_beside: bool) -> Deed {
+    /// Returns a message, alone or with a change that it reports.
+    fn publish(&mut self, is_off_worker: bool) -> Deed {
         let (channel, element) = (self.random.pick(&CHANNELS), self.element());
         let turns = self.random.pick(&["0", "0", "0", "20", "100"]);
         let spin = format!("for _ = 1, {turns} do redis.call('exists', KEYS[1] or ARGV[3]) end ");
@@ -449,7 +451,7 @@ impl Planner<'_> {
         let count = words(&format!("INCR {COUNTER}"));
         match self.tastes.messages.choose(&mut self.random) {
             0 => Deed::Command(publish),
-            1 if !is_beside => {
+            1 if !is_off_worker => {
                 let mut commands = vec![count, publish];
                 if self.random.one_in(3) {
                     commands.push(words(&format!("BITCOUNT {BIG_KEY} -4 -1")));
@@ -479,7 +481,7 @@ impl Planner<'_> {
         }
     }
 
-    /// A client that subscribes, mostly before there are messages, and to something else later, or no more.
+    /// Adds a client that subscribes, mostly before there are messages, and later changes or ends its subscription.
     fn subscriber(&mut self, client: usize) {
         let begin = self.calls.len();
         for _ in 0..1 + self.random.below(3) {
@@ -501,7 +503,7 @@ impl Planner<'_> {
         }
     }
 
-    /// A transaction, in which something is done with a key that is watched.
+    /// Returns a transaction, which uses a key that is watched.
     fn exec(&mut self, watched: Option<&str>) -> Deed {
         let mut commands: Vec<Words> =
             (0..1 + self.random.below(2)).map(|_| self.command()).collect();

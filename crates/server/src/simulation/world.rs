@@ -1,4 +1,4 @@
-//! The server, and its threads on the stage of a simulation.
+//! The server, and its threads in a simulation.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -11,7 +11,7 @@ use tierce_net::{Handle, Now};
 use tierce_output::Output;
 use tierce_wire::resp::OwnedArgs;
 
-use super::clients::{Beside, Clients, History};
+use super::clients::{Clients, History, OffWorker};
 use super::requests::{BIG_KEY, BIG_LEN, Plan, STREAM};
 use crate::caller::Caller;
 use crate::clients::{Client, Origin};
@@ -27,7 +27,7 @@ use crate::server::{Message, Server};
 
 pub(super) const WORKERS: usize = 2;
 
-/// A run has far fewer.
+/// Maximum number of steps; a run has far fewer.
 const STEPS_MAX: u64 = 200_000;
 
 /// Time and waiting, as workers and the reaper see them.
@@ -53,14 +53,14 @@ impl Clock for Simulated {
     }
 }
 
-/// The clock by which commands are timed. Others may come in whenever it is asked, as when a thread is interrupted.
+/// Returns the clock that times commands. Each call may switch threads, like an interrupt.
 fn nanos() -> u64 {
     interleaving::pass("clock");
     simulation::nanos().unwrap_or_default()
 }
 
 fn server(seed: u64) -> Arc<Server> {
-    // Few, so that keys share some; which ones, the seed decides.
+    // Few, so that keys share some; the seed decides which ones.
     let shards = [4, 8, 16][(seed % 3) as usize];
     let options = Options { shards, databases: 1, seed, ..Options::default() };
     let keyspace = Arc::new(Keyspace::new(options).expect("options within bounds"));
@@ -73,7 +73,7 @@ fn server(seed: u64) -> Arc<Server> {
     Arc::new(server)
 }
 
-/// Keys that there are before the first client comes.
+/// Creates the keys that exist before the first client connects.
 fn prepare(server: &Server) {
     let mut caller = Caller::new(Arc::new(Client::new(Origin::default(), BEGINS_UNIX_MS)), true);
     let big_end = (BIG_LEN - 1).to_string();
@@ -88,7 +88,7 @@ fn prepare(server: &Server) {
     }
 }
 
-/// Has all threads end.
+/// Ends all threads.
 pub(super) fn end(server: &Server, handle: &Handle<Message>) {
     server.offload.close();
     server.scripts.offload.close();
@@ -134,9 +134,9 @@ pub(super) fn run(seed: u64, fault: Option<Fault>) -> Result<(Course, String), S
     spawn("publisher", Box::new(move || while publisher.pubsub.publish_next() {}));
     let (reaper, body) = Reaper::prepare(Arc::clone(&server.keyspace), Arc::new(Simulated));
     spawn("reaper", Box::new(body));
-    for number in plan.beside() {
-        let beside = Beside::new(&server, &history, number);
-        spawn("beside", Box::new(move || beside.run()));
+    for number in plan.off_worker() {
+        let off_worker = OffWorker::new(&server, &history, number);
+        spawn("beside", Box::new(move || off_worker.run()));
     }
     let clients = Clients::new(&server, &handle, &history, plan);
     spawn("clients", Box::new(move || clients.run(reaper)));

@@ -1,4 +1,4 @@
-//! What the start of a server shows.
+//! The output at the start of a server.
 
 use std::io::{self, IsTerminal, Write};
 
@@ -9,8 +9,8 @@ use crate::supervision;
 
 use super::Instance;
 
-/// A few lines on what runs where, with colours on a terminal. Scripts that start the server wait for the last one.
-/// They are plain text, unless the standard output has a log of JSON, of which collectors read each line.
+/// Writes a few lines about the server, with colours on a terminal. Scripts that start the server wait for the last
+/// one. They are plain text, unless the standard output has a JSON log, whose lines are parsed by collectors.
 pub(super) fn announce(instance: &Instance) {
     const LOG_FORMAT: DirectiveId = DirectiveId::of("log-format");
     let Instance { server, startup, .. } = instance;
@@ -46,11 +46,11 @@ pub(super) fn announce(instance: &Instance) {
     }
     text += &paint(ready, Colour::Green);
     text.push('\n');
-    // The service manager may not listen, and that is no reason to stop.
+    // The service manager may not listen, which is no reason to stop.
     let _ = stdout.lock().write_all(text.as_bytes());
 }
 
-/// What the data directory has: a mistyped `dir` is new, and nobody expects that.
+/// Returns the contents of the data directory: a mistyped `dir` is empty, which surprises the operator.
 fn contents(instance: &Instance) -> String {
     match instance.server.keyspace.total_len() {
         0 if matches!(instance.server.durability.unread_log(), Ok(Some(_))) => {
@@ -63,7 +63,7 @@ fn contents(instance: &Instance) -> String {
     }
 }
 
-/// Where the log in a bucket is, and how far it may be behind.
+/// Returns the location of the log in a bucket, with its maximum lag.
 fn bucket(settings: &Settings) -> Option<String> {
     const BUCKET: DirectiveId = DirectiveId::of("bucket");
     const INTERVAL: DirectiveId = DirectiveId::of("bucket-interval");
@@ -76,7 +76,7 @@ fn bucket(settings: &Settings) -> Option<String> {
     Some(format!("{url}, {when}")).filter(|_| !url.is_empty())
 }
 
-/// What an operator wants to know at the start, each with a label.
+/// Returns facts for an operator at the start, each with a label.
 fn facts(instance: &Instance) -> Vec<(&'static str, String)> {
     const APPENDFSYNC: DirectiveId = DirectiveId::of("appendfsync");
     const MAXMEMORY: DirectiveId = DirectiveId::of("maxmemory");

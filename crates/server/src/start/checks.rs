@@ -1,4 +1,4 @@
-//! What a start refuses before it touches anything.
+//! The checks of a start before it touches anything.
 
 use crate::acl::{self, ChannelDefault, Terms, Users};
 use crate::command::Table;
@@ -7,21 +7,21 @@ use crate::persistence::OwnFiles;
 
 use super::error::StartError;
 
-/// No two directives may name one file, or one that is a place of the server's data.
+/// Checks that no two directives name one file, or one of the server's data files.
 pub(super) fn check_own_files(settings: &Settings) -> Result<(), StartError> {
     let own = OwnFiles::of(settings, &settings.dir()).with_snapshot(settings);
     own.conflict().map_or(Ok(()), |conflict| Err(StartError::Files(conflict)))
 }
 
-/// The commands by the names that the configuration gives them, if these and its users make sense.
+/// Returns the commands under their configured names, if these and the configured users are valid.
 ///
 /// # Errors
-/// If a line that renames a command or makes a user is wrong.
+/// If a line that renames a command or defines a user is wrong.
 pub fn check_access(settings: &Settings) -> Result<Table, StartError> {
     users_of(settings).map(|(table, _)| table)
 }
 
-/// Whether clients need no password: the default user is on and has none.
+/// Returns true if clients need no password: the default user is on and has none.
 ///
 /// # Errors
 /// As for [`check_access`].

@@ -1,4 +1,4 @@
-//! File descriptors: as many as `maxclients` asks for, or fewer clients.
+//! File descriptors: as many as `maxclients` requires, or fewer clients.
 
 use std::num::NonZeroUsize;
 
@@ -7,13 +7,13 @@ use crate::log::Log;
 
 use super::error::StartError;
 
-/// Descriptors that a running server has beside those of clients and those that are reserved: listeners,
-/// loops, and the files that are always open. A loop has two.
+/// Number of descriptors of a running server besides those of clients and the reserved ones: listeners, loops, and
+/// files that are always open. A loop has two.
 const OWN_DESCRIPTORS: u64 = 24;
 
 const DESCRIPTORS_OF_A_LOOP: u64 = 2;
 
-/// File descriptors that a server with these settings needs to serve all its clients at once.
+/// Returns the number of descriptors that a server with these settings needs to serve all its clients at once.
 #[must_use]
 pub fn descriptors_needed(settings: &Settings) -> u64 {
     const MAXCLIENTS: DirectiveId = DirectiveId::of("maxclients");
@@ -21,7 +21,7 @@ pub fn descriptors_needed(settings: &Settings) -> u64 {
     settings.count(MAXCLIENTS) + other_descriptors(settings.startup(cores).threads.get())
 }
 
-/// Has the system give as many descriptors as `maxclients` asks for, or takes back what it asks.
+/// Raises the descriptor limit to what `maxclients` requires, or lowers `maxclients` to fit.
 pub(super) fn fit_to_descriptors(
     config: &Config,
     workers: usize,
@@ -41,7 +41,7 @@ pub(super) fn fit_to_descriptors(
     Ok(())
 }
 
-/// Makes room for so many clients; otherwise the number there is room for.
+/// Raises the descriptor limit for this many clients; otherwise returns the number that fits.
 pub(super) fn raise_descriptors(clients: u64, workers: usize) -> Result<(), u64> {
     let other = other_descriptors(workers);
     let granted = tierce_net::raise_fd_limit(clients + other + REFUSED_DESCRIPTORS);
@@ -49,11 +49,11 @@ pub(super) fn raise_descriptors(clients: u64, workers: usize) -> Result<(), u64>
     if fitting < clients { Err(fitting) } else { Ok(()) }
 }
 
-/// Descriptors, if there are so many, for connections that are refused: each has one until its peer has read why. A
-/// crowd of them would otherwise take those of the places that are kept for others.
+/// Number of descriptors, if available, for rejected connections: each keeps one until its peer has read why. Otherwise
+/// many of them would use up the descriptors reserved for others.
 const REFUSED_DESCRIPTORS: u64 = 256;
 
-/// Descriptors that are not for clients.
+/// Returns the number of descriptors that are not for clients.
 fn other_descriptors(workers: usize) -> u64 {
     let loops = (workers as u64 + 1) * DESCRIPTORS_OF_A_LOOP;
     tierce_net::DESCRIPTORS_RESERVED + OWN_DESCRIPTORS + loops

@@ -1,8 +1,8 @@
-//! The end of a server: data that are saved, replicas and a bucket that have everything, and the last replies.
+//! The shutdown of a server: the last snapshot, the wait for replicas and a bucket, and the last replies.
 
 use std::time::Instant;
 
-use tierce_keyspace::{DbIndex, StreamPlace};
+use tierce_keyspace::{DbIndex, StreamPosition};
 use tierce_replication::identity::ReplicationId;
 
 use crate::clock::BEFORE_ALL_MS;
@@ -16,8 +16,7 @@ use crate::shutdown::Shutdown;
 use super::{DRAIN_MAX, Instance};
 
 impl Instance {
-    /// Serves until the server is ended, and then until the data are saved, if they are to be,
-    /// and the last replies are sent.
+    /// Serves until shutdown, and then until the data are saved, if required, and the last replies are sent.
     pub fn wait(self) {
         let Self {
             server,
@@ -38,31 +37,32 @@ impl Instance {
         let drain_began = Instant::now();
         gateway.end(DRAIN_MAX);
         runtime.handle().drain(DRAIN_MAX);
-        // What has begun comes to its end, and into the log.
+        // Running work completes, and goes into the log.
         drop(handover);
         drop(follower);
         drop(long_commands);
         runtime.join();
         let spent = drain_began.elapsed();
-        // Before the last snapshot, so that it is without them.
+        // Before the last snapshot, so that it has no expired keys.
         server.end_expiry();
         let changes = server.keyspace.stats().changes;
         drop(copies);
         drop(stream);
         // The last clones, so that Unix sockets leave no file behind.
         server.listening.close();
-        let place = last_place(&server).filter(|_| server.keyspace.stats().changes == changes);
+        let position =
+            last_position(&server).filter(|_| server.keyspace.stats().changes == changes);
         server.persistence.give_up();
-        server.persistence.set_last_place(place);
-        let is_told = place.is_some() && server.durability.durable_log().is_none();
+        server.persistence.set_last_position(position);
+        let is_told = position.is_some() && server.durability.durable_log().is_none();
         if saves && (server.unsaved_changes() > 0 || is_told) {
-            // Some requests were under way when the first snapshot began, which could not know the place either.
+            // Some requests were running when the first snapshot began, which could not know the position either.
             save_before_end(&server);
         }
-        if let Some(place) = place {
-            server.end_at(place);
+        if let Some(position) = position {
+            server.end_at(position);
         }
-        // Everything has happened, and the local log has it.
+        // Everything is complete, and the local log has it.
         if let Some(bucket) = bucket {
             bucket.finish(spent);
         }
@@ -71,7 +71,7 @@ impl Instance {
     }
 }
 
-/// Serves until a shutdown is asked for, and can be: whether the data are saved.
+/// Serves until a shutdown is requested and possible. Returns true if the data are to be saved.
 fn serve_until_shutdown(server: &Server) -> bool {
     let log = &server.log;
     loop {
@@ -83,9 +83,9 @@ fn serve_until_shutdown(server: &Server) -> bool {
             Shutdown::Deposed => "Another server owns the bucket: this one ends",
             Shutdown::HandsOver => "FAILOVER: the bucket has everything, and this server ends",
         });
-        // A script of the primary that is ended here comes again.
+        // A script of the primary that is ended here is sent again.
         server.role.hold_link(true);
-        // What they hold is needed for the last snapshot.
+        // The last snapshot needs the shards that they lock.
         server.scripts.running.end_all();
         let awaited = await_replicas(server, reason);
         if awaited == Outcome::Aborted {
@@ -108,20 +108,20 @@ fn serve_until_shutdown(server: &Server) -> bool {
     }
 }
 
-/// Takes a snapshot, and holds writes back from now on; `false` if that failed.
+/// Takes a snapshot, and defers writes from now on. Returns false if the snapshot failed.
 fn save_before_end(server: &Server) -> bool {
     server.pause.hold();
     server.primary.give_up_copy();
     server.persistence.give_up();
     server.log.notice("Saving the final RDB snapshot before exiting.");
     let mut locks = server.keyspace.locks();
-    // What has expired and is not removed is not removed in the stream for replicas, either: the next start does that,
-    // where the stream goes on.
+    // Expired keys that still exist were not deleted in the replicas' stream either: the next start deletes them, when
+    // the stream continues.
     let begun = server.begin_save(&mut locks, BEFORE_ALL_MS, Cause::Shutdown, None);
     begun.is_ok_and(|save_id| server.persistence.wait(save_id).is_ok())
 }
 
-/// Goes on serving.
+/// Continues to serve.
 fn stay_up(server: &Server, awaited: Outcome) {
     server.shutdown().cancel();
     server.scripts.running.go_on();
@@ -133,11 +133,13 @@ fn stay_up(server: &Server, awaited: Outcome) {
     server.tell_all(&Notice::StaysUp);
 }
 
-/// Where the data are in a stream when nothing changes any more: in that of the primary, or in the server's own.
-fn last_place(server: &Server) -> Option<StreamPlace> {
-    let of = |id: ReplicationId, offset, db| StreamPlace { stream: *id.as_bytes(), offset, db };
+/// Returns the final position of the data in a stream: that of the primary, or the server's own.
+fn last_position(server: &Server) -> Option<StreamPosition> {
+    let of = |id: ReplicationId, offset, db| StreamPosition { stream: *id.as_bytes(), offset, db };
     match server.role.following() {
-        Some(Following { place, db, .. }) => place.map(|place| of(place.id, place.offset, db)),
+        Some(Following { position, db, .. }) => {
+            position.map(|position| of(position.id, position.offset, db))
+        }
         None => server.primary.ended_at().map(|at| of(at.id, at.until, DbIndex::ZERO)),
     }
 }

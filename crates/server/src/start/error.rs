@@ -1,4 +1,4 @@
-//! Why a server could not start.
+//! Errors that keep a server from starting.
 
 use std::io;
 
@@ -10,60 +10,60 @@ use crate::log::LogError;
 use crate::tls::TlsError;
 use tierce_transfer::FirstImportError;
 
-/// Why the server could not start.
+/// Reason why the server could not start.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum StartError {
-    /// Something about encrypted connections.
+    /// The configuration of encrypted connections is wrong.
     #[error(transparent)]
     Tls(#[from] TlsError),
-    /// Something about the addresses to listen on.
+    /// The server cannot listen on its addresses.
     #[error("{}{}", .0, .0.next_step())]
     Listening(#[from] ListeningError),
-    /// Where to speak HTTP.
+    /// The gateway cannot listen on the HTTP address.
     #[error("{0}; http-port and bind say where")]
     Http(#[from] tierce_gateway::ListenError),
-    /// The data.
+    /// The data cannot be opened.
     #[error(transparent)]
     Open(#[from] OpenError),
-    /// A directive names a database that there is not.
+    /// A directive names a database that does not exist.
     #[error("{directive} {wanted}: there are only {there} databases")]
     NoSuchDatabase {
-        /// The directive.
+        /// Name of the directive.
         directive: &'static str,
-        /// What it says.
+        /// Its value.
         wanted: usize,
-        /// How many there are.
+        /// Number of databases.
         there: usize,
     },
-    /// Directives name files that must not be the same.
+    /// Directives name files that must differ.
     #[error("{0}")]
     Files(String),
-    /// The file to log into.
+    /// The log file cannot be opened.
     #[error(transparent)]
     Log(#[from] LogError),
-    /// The users of the configuration, or of the file of users.
+    /// The users of the configuration, or of the ACL file, are wrong.
     #[error(transparent)]
     Users(#[from] FileError),
-    /// The names of commands.
+    /// The names of commands are wrong.
     #[error("{0}")]
     Commands(String),
-    /// Data that Redis left.
+    /// Data of Redis cannot be imported.
     #[error(transparent)]
     FirstImport(#[from] FirstImportError),
-    /// Hardly any client could connect, or none.
+    /// The limit of open files is too low for even one client.
     #[error(
         "could not start: the limit of open files is too low for any client; ulimit -n must be \
              {needed} or more"
     )]
     Descriptors {
-        /// As many as one client needs.
+        /// Number of descriptors that one client needs.
         needed: u64,
     },
-    /// The log in a bucket.
+    /// The log in a bucket cannot be used.
     #[error(transparent)]
     Bucket(#[from] bucket::BucketError),
-    /// The system has no threads or descriptors to give.
+    /// The system cannot provide threads or descriptors.
     #[error(
         "could not start: {0}; the limits of processes and open files (ulimit -u, ulimit -n) may be too low"
     )]

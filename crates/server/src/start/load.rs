@@ -1,4 +1,4 @@
-//! From listening to serving: the data are loaded while clients may connect.
+//! The phase from listening to serving: the data are loaded while clients may connect.
 
 use std::convert::Infallible;
 use std::sync::mpsc::{RecvTimeoutError, Sender};
@@ -6,10 +6,10 @@ use std::sync::{Arc, mpsc};
 use std::time::Duration;
 
 use tierce_gateway::Gateway;
-use tierce_keyspace::StreamPlace;
+use tierce_keyspace::StreamPosition;
 use tierce_net::Runtime;
 use tierce_replication::identity::{Previous, ReplicationId};
-use tierce_replication::link::Place;
+use tierce_replication::link::Position;
 
 use crate::bucket::{self, Bucket, Looked};
 use crate::config::DirectiveId;
@@ -29,17 +29,17 @@ use crate::tracking;
 use super::error::StartError;
 use super::watch::{watch_config, watch_http};
 
-/// What shows how far a load is.
+/// Display of the progress of a load.
 pub trait Console: Send {
-    /// Whether it shows anything. If so, the log has no lines of progress.
+    /// Returns true if it shows anything. If so, the log has no progress lines.
     fn is_shown(&self) -> bool;
-    /// So many bytes of `total` are loaded, as far as that is known. Called a few times a second.
+    /// Shows that this many bytes of `total` are loaded, as far as known. Called a few times a second.
     fn loading(&mut self, done: u64, total: u64);
-    /// The load is over.
+    /// Shows that the load is over.
     fn loaded(&mut self);
 }
 
-/// The threads of a server that follow what it does.
+/// Threads that follow the changes of a server.
 pub(super) struct Threads {
     pub(super) copies: Copies,
     pub(super) stream: Stream,
@@ -47,22 +47,22 @@ pub(super) struct Threads {
     pub(super) bucket: Option<Bucket>,
 }
 
-/// A server that starts: its loops run, and they end with this unless it gets as far as to serve.
+/// Server during its start: its loops run, and end with this unless it begins to serve.
 pub(super) struct Loops {
     pub(super) server: Arc<Server>,
     gateway: Arc<Gateway>,
-    /// There until it serves.
+    /// Present until it serves.
     runtime: Option<Runtime<Message>>,
     /// Dropped when the load is over: connections are accepted then at the latest.
     loading: Option<Sender<Infallible>>,
 }
 
-/// Clients who connect while the data are loaded wait as long for them. Those of a small data set never see that there
-/// was a load; with a large one they hear LOADING.
+/// Time for which connections during the load are not accepted. Clients of a small data set never notice the load; with
+/// a large one they get LOADING.
 const ACCEPT_AFTER: Duration = Duration::from_millis(300);
 
 impl Loops {
-    /// Has clients answered soon: those who need no data. The others hear that it is loading.
+    /// Begins to answer clients: commands that need no data run. The others get LOADING.
     pub(super) fn begin(
         server: Arc<Server>,
         gateway: Arc<Gateway>,
@@ -75,7 +75,7 @@ impl Loops {
         watch_http(&server, &gateway);
         tracking::connect(&server);
         let (loading, loaded) = mpsc::channel::<Infallible>();
-        // Last: a CONFIG SET that comes earlier would find none of those that act on it.
+        // Last: an earlier CONFIG SET would not reach its handlers.
         runtime.accept_after(move || {
             let _ = loaded.recv_timeout(ACCEPT_AFTER);
         })?;
@@ -85,7 +85,7 @@ impl Loops {
         ))
     }
 
-    /// Loads the data, and then lets all commands pass.
+    /// Loads the data, and then admits all commands.
     pub(super) fn load(
         &self,
         mut opening: Opening,
@@ -94,7 +94,7 @@ impl Loops {
     ) -> Result<Threads, StartError> {
         let Self { server, gateway, .. } = self;
         let looked = bucket::look(server, &opening)?;
-        // What is in a bucket is newer than what Redis left on this machine.
+        // The data in a bucket are newer than data that Redis left on this machine.
         if of_redis == OfRedis::TakeOver && !looked.as_ref().is_some_and(Looked::has_log) {
             take_over_from_redis(&opening)?;
         }
@@ -130,7 +130,7 @@ impl Loops {
         Ok(Threads { copies, stream, follower, bucket })
     }
 
-    /// It serves.
+    /// Returns the parts when it serves.
     pub(super) fn into_parts(mut self) -> (Arc<Server>, Runtime<Message>, Arc<Gateway>) {
         let runtime = self.runtime.take().expect("it does not serve yet");
         (Arc::clone(&self.server), runtime, Arc::clone(&self.gateway))
@@ -150,13 +150,13 @@ impl Drop for Loops {
     }
 }
 
-/// How often the console hears of a load.
+/// Interval of progress reports to the console.
 const LOAD_TOLD_EVERY: Duration = Duration::from_millis(200);
 
-/// An engine with its data, and its feed if that is to go on where it was.
+/// Engine with its data, and its feed if that continues at its old position.
 type LoadedEngine = (Arc<Engine>, Option<tierce_engine::feed::Follower>);
 
-/// Loads, while another thread tells the console how far it is.
+/// Loads, while another thread reports the progress to the console.
 fn load_watched(
     opening: Opening,
     console: &mut dyn Console,
@@ -183,41 +183,41 @@ fn load_watched(
     })
 }
 
-/// What becomes of data of Redis beside a log that was never written to.
+/// Handling of Redis data next to a log that was never written to.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(super) enum OfRedis {
     /// They are imported.
     TakeOver,
-    /// They are not looked for.
+    /// They are ignored.
     Leave,
 }
 
-/// The data are those of a place in a stream: a replica goes on there, and a primary begins its own stream there.
-/// Whether it does that.
+/// Continues at the stream position of the data: a replica continues there, and a primary begins its own stream there.
+/// Returns true if there is such a position.
 fn go_on_in_stream(server: &Server) -> bool {
-    let Some(StreamPlace { stream, offset, db }) = server.keyspace.stream_place() else {
+    let Some(StreamPosition { stream, offset, db }) = server.keyspace.stream_position() else {
         return false;
     };
-    let id = ReplicationId::parse(&stream).filter(|_| offset <= Place::OFFSET_MAX);
-    let place = id.map(|id| Place { id, offset });
+    let id = ReplicationId::parse(&stream).filter(|_| offset <= Position::OFFSET_MAX);
+    let position = id.map(|id| Position { id, offset });
     let Some(following) = server.role.following() else {
-        if let Some(Place { id, offset }) = place {
+        if let Some(Position { id, offset }) = position {
             let kept_bytes = replication::kept_bytes(&server.config.settings());
             let last = Previous { id, until: offset };
             server.primary.resume_stream(last, kept_bytes, crate::clock::unix_ms());
         }
-        // From now on changes come that are not of that stream.
+        // From now on there are changes that are not of that stream.
         server.leave_stream();
-        return place.is_some();
+        return position.is_some();
     };
     let _ = server.role.update(following.number, |following| {
-        (following.place, following.db, following.read_offset) = (place, db, offset);
+        (following.position, following.db, following.read_offset) = (position, db, offset);
     });
     false
 }
 
-/// A log that was never written to takes over what Redis left. Another one does not, and the operator hears of it if
-/// that is newer.
+/// Imports data of Redis into a log that was never written to. With another log, it only warns the operator if Redis'
+/// data are newer.
 fn take_over_from_redis(opening: &Opening) -> Result<(), StartError> {
     const APPENDONLY: DirectiveId = DirectiveId::of("appendonly");
     let settings = opening.settings();
@@ -227,7 +227,7 @@ fn take_over_from_redis(opening: &Opening) -> Result<(), StartError> {
         return Ok(());
     };
     let log = &opening.engine().log;
-    // Looking into the log changes its files, so what is newer is looked for before.
+    // Opening the log changes its files, so newer data are searched for before.
     let newer = durability::log_dir(&settings.dir());
     let newer = newer.ok().and_then(|dir| tierce_transfer::newer_than_log(settings, &dir));
     if !opening.has_log()? {

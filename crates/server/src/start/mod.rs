@@ -1,4 +1,4 @@
-//! From a configuration to a running server, and to its end.
+//! The life of a server, from a configuration to its shutdown.
 
 mod announce;
 mod checks;
@@ -48,43 +48,43 @@ use self::announce::announce;
 use self::checks::{check_databases, check_own_files};
 use self::descriptors::fit_to_descriptors;
 use self::load::{Loops, OfRedis, Threads};
-use self::refusal::LogBeside;
+use self::refusal::LogWithoutServer;
 use self::signals::watch_signals;
 use self::watch::{https, prepare_loops};
 
-/// How long clients get to read the last replies when the server ends.
+/// Time that clients have at shutdown to read the last replies.
 const DRAIN_MAX: Duration = Duration::from_secs(3);
 
-/// How a server has ended.
+/// Way in which a server has ended.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Ended {
-    /// As it was told.
+    /// By request.
     AsTold,
-    /// Since another server owns the log in the bucket. Started again, it follows that one.
+    /// Because another server owns the log in the bucket. After a restart, it follows that one.
     Succeeded,
 }
 
-/// Runs the server until it is ended: SHUTDOWN, SIGTERM or SIGINT, or another server that takes over. What is odd about
-/// the configuration, and why there can be no start, is written into the log, too, if that is a file.
-/// `on_ready` is called once, when clients are served. The `console` shows how the load goes.
+/// Runs the server until SHUTDOWN, SIGTERM, SIGINT, or a takeover by another server. Warnings about the configuration,
+/// and an error that prevents the start, also go into the log, if that is a file. `on_ready` is called once, when
+/// clients are served. The `console` shows the progress of the load.
 ///
 /// # Errors
-/// When it cannot start; the message is one line that names the cause.
+/// If it cannot start; the message is one line with the cause.
 pub fn run(
     loaded: Loaded,
     console: &mut dyn Console,
     on_ready: impl FnOnce(),
 ) -> Result<Ended, StartError> {
-    // What is no file for a log is not written to.
+    // A log path that is no file is not written to.
     check_own_files(&loaded.settings)?;
-    let log = LogBeside::of(&loaded.settings);
+    let log = LogWithoutServer::of(&loaded.settings);
     log.write(&loaded.notes);
     run_until_ended(loaded.settings, console, on_ready).inspect_err(|error| {
         log.write(&[format!("The server cannot start: {error}")]);
     })
 }
 
-/// Shows nothing: the server of another program.
+/// Console that shows nothing, for a server inside another program.
 struct NoConsole;
 
 impl Console for NoConsole {
@@ -101,15 +101,15 @@ fn run_until_ended(
     console: &mut dyn Console,
     on_ready: impl FnOnce(),
 ) -> Result<Ended, StartError> {
-    // Before any other thread is there, so that all threads leave the signals to this one.
+    // Before any other thread exists, so that all threads leave the signals to this one.
     let signals = Signals::new([SIGHUP, SIGINT, SIGTERM])?;
     let started = Arc::new(OnceLock::new());
-    watch_signals(signals, &started, LogBeside::of(&settings));
-    let log_beside = LogBeside::of(&settings);
+    watch_signals(signals, &started, LogWithoutServer::of(&settings));
+    let log = LogWithoutServer::of(&settings);
     let (disk, spilled) = (Arc::new(OsDisk), ColdLimits::default());
     let instance = match Instance::start_with(settings, disk, spilled, OfRedis::TakeOver, console) {
         Err(StartError::Open(OpenError::GivenUp(_))) => {
-            log_beside.write(&["A client asks for shutdown before the data are loaded"]);
+            log.write(&["A client asks for shutdown before the data are loaded"]);
             return Ok(Ended::AsTold);
         }
         started => started?,
@@ -126,12 +126,12 @@ fn run_until_ended(
     Ok(if is_succeeded { Ended::Succeeded } else { Ended::AsTold })
 }
 
-/// A running server.
+/// Running server.
 pub struct Instance {
     server: Arc<Server>,
     runtime: Runtime<Message>,
     long_commands: LongCommands,
-    /// Speaks HTTP, if that is wanted.
+    /// HTTP gateway, if configured.
     gateway: Arc<Gateway>,
     /// Begins full copies for replicas.
     copies: Copies,
@@ -140,9 +140,9 @@ pub struct Instance {
     handover: Handover,
     /// Writes the log in a bucket, if there is one.
     bucket: Option<Bucket>,
-    /// Carries out saves.
+    /// Settings that only a start reads.
     startup: Startup,
-    /// There was nothing in the data directory.
+    /// True if the data directory was empty.
     is_new: bool,
     supervisor: Supervisor,
     /// Removed when the server has ended.
@@ -153,14 +153,14 @@ impl Instance {
     /// Starts to serve, on threads of its own.
     ///
     /// # Errors
-    /// When it cannot start; the message is one line that names the cause.
+    /// If it cannot start; the message is one line with the cause.
     pub fn start(settings: Settings) -> Result<Self, StartError> {
         let (disk, spilled) = (Arc::new(OsDisk), ColdLimits::default());
         Self::start_with(settings, disk, spilled, OfRedis::TakeOver, &mut NoConsole)
     }
 
-    /// The same with the log on another disk than that of the operating system: for tests of what
-    /// a disk may do. Snapshots do not go there, and files of Redis do not come from there.
+    /// Starts with the log on another disk than that of the operating system: for tests of disk failures. Snapshots do
+    /// not go there, and files of Redis do not come from there.
     ///
     /// # Errors
     /// As for [`start`](Self::start).
@@ -169,7 +169,7 @@ impl Instance {
         Self::start_limited(settings, disk, ColdLimits::default())
     }
 
-    /// The same with other limits for what is spilled at once: for tests of what happens at them.
+    /// Starts with other limits of values being spilled at once: for tests of these limits.
     ///
     /// # Errors
     /// As for [`start`](Self::start).
@@ -203,7 +203,7 @@ impl Instance {
         let tls = tls::load(&config.settings())?;
         tls::outgoing(&config.settings())?;
         let listening = Listening::start(&startup)?;
-        // Before the data are loaded: it tells that they are.
+        // Before the data are loaded: its health check reports the load.
         let gateway = Arc::new(Gateway::new(Arc::clone(&config)));
         gateway.listen(&config.settings(), https(&config.settings(), tls.as_ref()))?;
         fit_to_descriptors(&config, startup.threads.get(), &log)?;
@@ -239,20 +239,20 @@ impl Instance {
         })
     }
 
-    /// Ends the server from anywhere.
+    /// Returns a handle that ends the server from anywhere.
     #[must_use]
     pub fn stopper(&self) -> Stopper {
         Stopper(Arc::clone(&self.server))
     }
 
-    /// Moves the time on by which it is decided whether a sync takes too long: for tests.
+    /// Returns the clock that decides if a sync takes too long: for tests.
     #[doc(hidden)]
     #[must_use]
     pub fn sync_clock(&self) -> SyncClock {
         SyncClock(Arc::clone(&self.server))
     }
 
-    /// Holds shards for long, as a long command does: for tests.
+    /// Returns a handle that locks shards for long, as a long command does: for tests.
     #[doc(hidden)]
     #[must_use]
     pub fn shards(&self) -> Shards {
@@ -260,7 +260,7 @@ impl Instance {
     }
 }
 
-/// A file that cannot be written is no reason not to serve.
+/// Writes the pid file. A failure does not prevent the start.
 fn write_pid_file(server: &Server, startup: &Startup) -> Option<PidFile> {
     let path = startup.pidfile.as_deref()?;
     let written = PidFile::write(path);

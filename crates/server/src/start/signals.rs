@@ -1,4 +1,4 @@
-//! What signals do.
+//! The effects of signals.
 
 use std::io::{self, IsTerminal, Write};
 use std::sync::{Arc, OnceLock};
@@ -11,16 +11,16 @@ use crate::log::Log;
 use crate::server::Server;
 use crate::shutdown::Shutdown;
 
-use super::refusal::LogBeside;
+use super::refusal::LogWithoutServer;
 
-/// SIGHUP opens the file of the log again. The first of the other signals ends the server gracefully. A SIGINT behind
-/// it ends it at once, as in Redis. Further SIGTERMs change nothing: supervisors, and `timeout`, send several, and the
-/// last snapshot would be lost. Until it has `started` there is nothing to save or to reply, and loading may take long:
-/// it ends as if it were killed.
+/// Handles signals. SIGHUP reopens the log file. The first SIGTERM or SIGINT ends the server gracefully. A later SIGINT
+/// ends it at once, as in Redis. Later SIGTERMs are ignored: supervisors, and `timeout`, send several, and the last
+/// snapshot would be lost. Until the server has `started` there is nothing to save or reply, and loading may take long:
+/// it exits at once.
 pub(super) fn watch_signals(
     mut signals: Signals,
     started: &Arc<OnceLock<Arc<Server>>>,
-    log_beside: LogBeside,
+    log: LogWithoutServer,
 ) {
     let started = Arc::clone(started);
     let watch = move || {
@@ -34,13 +34,13 @@ pub(super) fn watch_signals(
             }
             let Some(server) = started.get() else {
                 let text = "A signal ends the start";
-                log_beside.write(&[text]);
-                // A bar may be there.
+                log.write(&[text]);
+                // A progress bar may be shown.
                 let clear = if io::stderr().is_terminal() { "\r\x1b[K" } else { "" };
                 let _ = writeln!(io::stderr(), "{clear}tierce: {text}");
                 std::process::exit(0);
             };
-            // One that was aborted, or could not save, does not count.
+            // A shutdown that was aborted, or could not save, does not count.
             if std::mem::replace(&mut ends, true) && server.shutdown().is_asked() {
                 if signal != SIGINT {
                     continue;

@@ -1,4 +1,4 @@
-//! What the event loops are told by the configuration: at the start, and by CONFIG SET.
+//! Passes configuration values to the event loops: at the start, and after CONFIG SET.
 
 use std::io;
 use std::sync::Arc;
@@ -17,7 +17,7 @@ use crate::tls;
 
 use super::descriptors::raise_descriptors;
 
-/// Lets CONFIG SET reach what holds a copy of a value.
+/// Makes CONFIG SET reach the holders of copied values.
 pub(super) fn watch_config(server: &Arc<Server>, net: &Handle<Message>) {
     const LIMITS: DirectiveId = DirectiveId::of("client-output-buffer-limit");
     const KEEPALIVE: DirectiveId = DirectiveId::of("tcp-keepalive");
@@ -70,7 +70,7 @@ pub(super) fn watch_config(server: &Arc<Server>, net: &Handle<Message>) {
     watch_addresses(server, net);
 }
 
-/// Registered behind all others: what they refuse need not be undone here, where that could fail.
+/// Watches addresses. Registered after all others, so that a refusal by those needs no undo here, which could fail.
 fn watch_addresses(server: &Arc<Server>, net: &Handle<Message>) {
     const BIND: DirectiveId = DirectiveId::of("bind");
     const PORT: DirectiveId = DirectiveId::of("port");
@@ -94,7 +94,7 @@ fn watch_addresses(server: &Arc<Server>, net: &Handle<Message>) {
             net.set_tls(tls.as_ref());
             return Ok(());
         }
-        // In this order, so that no connection comes in before a worker knows how to encrypt it.
+        // In this order, so that no connection arrives before a worker can encrypt it.
         let install = |listeners| {
             net.set_tls(tls.as_ref());
             net.listen(listeners);
@@ -118,7 +118,7 @@ fn watch_addresses(server: &Arc<Server>, net: &Handle<Message>) {
     });
 }
 
-/// What HTTP is encrypted with, if it is.
+/// Returns the TLS configuration of HTTP, if it is encrypted.
 pub(super) fn https(
     settings: &Settings,
     tls: Option<&TlsSettings>,
@@ -126,8 +126,8 @@ pub(super) fn https(
     tls.filter(|_| settings.has_https()).map(|tls| Arc::clone(&tls.config))
 }
 
-/// Lets CONFIG SET open and close the listener for HTTP, and read its certificates anew. What requests look at is
-/// looked up by each of them.
+/// Makes CONFIG SET open and close the listener for HTTP, and reload its certificates. Each request reads the other
+/// settings itself.
 pub(super) fn watch_http(server: &Arc<Server>, gateway: &Arc<Gateway>) {
     let (weak, gateway) = (Arc::downgrade(server), Arc::downgrade(gateway));
     let directives = Settings::HTTP_ADDRESSES.into_iter().chain(tls::DIRECTIVES);
@@ -143,7 +143,7 @@ pub(super) fn watch_http(server: &Arc<Server>, gateway: &Arc<Gateway>) {
     });
 }
 
-/// The limits in the form of the event loops.
+/// Returns the limits in the form of the event loops.
 fn output_limits(settings: &Settings) -> OutputLimits {
     let limit_of = |class| {
         let limit = settings.output_limits().of(class);

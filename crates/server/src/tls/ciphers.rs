@@ -1,4 +1,4 @@
-//! Versions of the protocol and ciphers, by the names that OpenSSL has for them.
+//! Protocol versions and ciphers, under their OpenSSL names.
 
 use std::sync::LazyLock;
 
@@ -26,14 +26,15 @@ const TLS13_NAMES: [(&str, SupportedCipherSuite); 3] = [
     ("TLS_CHACHA20_POLY1305_SHA256", cipher_suite::TLS13_CHACHA20_POLY1305_SHA256),
 ];
 
-/// Records after which a connection with TLS 1.2 and AES-GCM ends. Its key cannot be renewed, as that of TLS 1.3 is.
+/// Number of records after which a connection with TLS 1.2 and AES-GCM ends. Its key cannot be renewed, unlike that of
+/// TLS 1.3.
 ///
 /// rustls ends it after 2^24, the bound of RFC 8446 for records of 16 KiB: minutes for a client whose replies have a
-/// record each, and requests that had run by then would lose their replies. With as many records as this, of 1 KiB, the
-/// advantage of who attacks the cipher is 2^-42. It takes 26 days at 30,000 replies a second; OpenSSL has no bound.
+/// record each, and requests already executed would lose their replies. With this many records of 1 KiB, an attacker of
+/// the cipher has an advantage of 2^-42. This takes 26 days at 30,000 replies a second; OpenSSL has no bound.
 const TLS12_RECORDS_MAX: u64 = 1 << 36;
 
-/// The ciphers of TLS 1.2 with that bound.
+/// Ciphers of TLS 1.2 with that bound.
 static LASTING: LazyLock<Vec<Tls12CipherSuite>> = LazyLock::new(|| {
     let lasting = |suite: &Tls12CipherSuite| {
         let CipherSuiteCommon { suite: name, hash_provider, confidentiality_limit } = suite.common;
@@ -56,16 +57,16 @@ fn tls12(suites: &[SupportedCipherSuite]) -> impl Iterator<Item = &'static Tls12
     })
 }
 
-/// The same cipher, with that bound if it is of TLS 1.2.
+/// Returns the cipher, with that bound if it is of TLS 1.2.
 fn lasting(suite: SupportedCipherSuite) -> SupportedCipherSuite {
     let found = LASTING.iter().find(|lasting| lasting.common.suite == suite.suite());
     found.map_or(suite, SupportedCipherSuite::Tls12)
 }
 
-/// The ciphers of `tls-ciphers` and `tls-ciphersuites`, in their order; all where a list is empty.
+/// Returns the ciphers of `tls-ciphers` and `tls-ciphersuites`, in their order; all if a list is empty.
 ///
 /// # Errors
-/// When a name is not one of a cipher that there is.
+/// If a name is not that of a supported cipher.
 pub(super) fn suites(
     ciphers: &[u8],
     ciphersuites: &[u8],
@@ -83,17 +84,17 @@ fn of_version(version: &SupportedProtocolVersion) -> Vec<SupportedCipherSuite> {
     suites.filter(|suite| suite.version().version == version.version).copied().collect()
 }
 
-/// Words of OpenSSL that stand for all ciphers it recommends, which all of these are.
+/// Words of OpenSSL for all ciphers that it recommends, which all of these are.
 const ALL_WORDS: [&str; 3] = ["DEFAULT", "HIGH", "ALL"];
 
-/// Classes of ciphers that are often excluded, and of which there is none.
+/// Classes of ciphers that are often excluded, none of which is supported.
 const ABSENT_CLASSES: [&str; 16] = [
     "aNULL", "eNULL", "NULL", "EXPORT", "EXP", "LOW", "MEDIUM", "MD5", "RC4", "DES", "3DES", "DSS",
     "PSK", "SRP", "kRSA", "SHA1",
 ];
 
-/// Reads a list as OpenSSL does, as far as its words can mean something here: names, words for all ciphers, and what
-/// is excluded with `!`.
+/// Parses a list like OpenSSL, as far as its words have a meaning here: names, words for all ciphers, and exclusions
+/// with `!`.
 fn chosen(
     directive: &'static str,
     list: &[u8],
@@ -132,10 +133,10 @@ fn unknown(
     TlsError::Word { directive, reason }
 }
 
-/// The versions of `tls-protocols`; all if it is empty.
+/// Returns the versions of `tls-protocols`; all if it is empty.
 ///
 /// # Errors
-/// When a word is not a version that there is.
+/// If a word is not a supported version.
 pub(super) fn versions(list: &[u8]) -> Result<Vec<&'static SupportedProtocolVersion>, TlsError> {
     let list = String::from_utf8_lossy(list);
     let version = |word: &str| match word.to_ascii_lowercase().as_str() {
@@ -168,7 +169,7 @@ mod tests {
         }
     }
 
-    /// Keys of TLS 1.2 are never renewed: where they end, a connection ends.
+    /// Keys of TLS 1.2 are never renewed: a connection ends with its key.
     #[test]
     fn connections_of_every_cipher_of_tls_1_2_last() {
         let all = suites(b"", b"").expect("all");

@@ -7,7 +7,7 @@ use parking_lot::Mutex;
 
 use crate::log::Log;
 
-/// Failures since they were logged last.
+/// Failures since the last log line.
 #[derive(Debug, Default)]
 pub struct TlsFailures(Mutex<Failures>);
 
@@ -19,7 +19,7 @@ struct Failures {
 }
 
 impl TlsFailures {
-    /// Takes note of one.
+    /// Counts a failure.
     #[cold]
     pub fn note(&self, peer: impl Display, reason: impl Display) {
         let mut failures = self.0.lock();
@@ -29,7 +29,7 @@ impl TlsFailures {
         }
     }
 
-    /// Logs those since the last time.
+    /// Logs the failures since the last call.
     pub fn log(&self, log: &Log) {
         let Failures { count, first } = std::mem::take(&mut *self.0.lock());
         match count {

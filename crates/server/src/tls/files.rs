@@ -1,4 +1,4 @@
-//! Certificates and keys in files, in PEM.
+//! Certificates and keys in PEM files.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -10,13 +10,13 @@ use rustls::pki_types::{CertificateDer, PrivateKeyDer, PrivatePkcs8KeyDer};
 use super::TlsError;
 use crate::config::DirectiveId;
 
-/// Files are not larger than this; a bundle of all public authorities has a quarter of it.
+/// Maximum size of a file; a bundle of all public authorities has a quarter of it.
 const FILE_BYTES_MAX: u64 = 1024 * 1024;
 
-/// Files of a directory of authorities.
+/// Maximum number of files of a directory of authorities.
 const FILES_MAX: usize = 4096;
 
-/// The certificates of a file, of which there is one at least.
+/// Reads the certificates of a file, at least one.
 pub(super) fn certificates(
     directive: DirectiveId,
     path: &Path,
@@ -31,7 +31,7 @@ pub(super) fn certificates(
     Ok(certificates)
 }
 
-/// The files of a directory in which there are certificates, in the order of their names.
+/// Returns the files of a directory that contain certificates, in the order of their names.
 pub(super) fn with_certificates(
     directive: DirectiveId,
     directory: &Path,
@@ -52,7 +52,7 @@ pub(super) fn with_certificates(
     Ok(paths)
 }
 
-/// Whether there is a certificate in a file that can be read. Directories of authorities have other files, too.
+/// Returns true if a readable file has a certificate. Directories of authorities have other files, too.
 fn has_certificate(path: &Path) -> bool {
     let is_small = fs::metadata(path).is_ok_and(|metadata| metadata.len() <= FILE_BYTES_MAX);
     is_small
@@ -61,7 +61,7 @@ fn has_certificate(path: &Path) -> bool {
         })
 }
 
-/// The private key of a file, decrypted if it is encrypted. `password_of` is the directive with the password.
+/// Reads the private key of a file, decrypting it if needed. `password_of` is the directive with the password.
 pub(super) fn private_key(
     directive: DirectiveId,
     path: &Path,
@@ -77,7 +77,7 @@ pub(super) fn private_key(
     PrivateKeyDer::from_pem_slice(&pem).map_err(|error| wrong(directive, path, in_words(&error)))
 }
 
-/// A private key in PKCS #8, encrypted with a password.
+/// Private key in PKCS #8, encrypted with a password.
 struct EncryptedKey(String);
 
 impl EncryptedKey {
@@ -109,7 +109,7 @@ impl EncryptedKey {
     }
 }
 
-/// Reads a regular file of a sensible size.
+/// Reads a regular file of at most `FILE_BYTES_MAX`.
 fn read(directive: DirectiveId, path: &Path) -> Result<Vec<u8>, TlsError> {
     let unreadable = |error: std::io::Error| wrong(directive, path, error.to_string());
     let metadata = fs::metadata(path).map_err(unreadable)?;

@@ -1,9 +1,9 @@
-//! Encrypted connections: from directives and files to the configuration that the event loops accept connections with,
-//! and the one for the link to a primary (`outgoing`).
+//! Encrypted connections: builds, from directives and files, the configuration with which the event loops accept
+//! connections, and the one for the link to a primary (`outgoing`).
 //!
 //! All files are read at the start, and again by every CONFIG SET of a directive that names one. New connections use
-//! them only if all are valid; open connections keep what they began with. Tickets are valid for the configuration that
-//! issued them, so no session outlives the authorities that it was verified with.
+//! them only if all are valid; open connections keep their configuration. Tickets are valid for the configuration that
+//! issued them, so no session outlives the authorities that verified it.
 
 mod ciphers;
 mod failures;
@@ -45,7 +45,7 @@ const SESSION_CACHE_TIMEOUT: DirectiveId = DirectiveId::of("tls-session-cache-ti
 const HANDSHAKE_TIMEOUT: DirectiveId = DirectiveId::of("tls-handshake-timeout");
 const HANDSHAKES_MAX: DirectiveId = DirectiveId::of("tls-handshakes-max");
 
-/// All directives that say how connections are encrypted.
+/// All directives about encryption.
 pub const DIRECTIVES: [DirectiveId; 18] = [
     CERT_FILE,
     KEY_FILE,
@@ -67,45 +67,45 @@ pub const DIRECTIVES: [DirectiveId; 18] = [
     CLIENT_KEY_FILE_PASS,
 ];
 
-/// Why connections cannot be encrypted as configured.
+/// Reason why connections cannot be encrypted as configured.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum TlsError {
-    /// A directive that is needed, and is empty.
+    /// A required directive is empty.
     #[error("{directive} is needed for {why}")]
     Missing {
-        /// The directive.
+        /// Name of the directive.
         directive: &'static str,
-        /// What for.
+        /// Purpose of the directive.
         why: &'static str,
     },
-    /// A file is not what a directive says.
+    /// A file is not what a directive requires.
     #[error("{directive} {}: {reason}", path.display())]
     File {
-        /// The directive.
+        /// Name of the directive.
         directive: &'static str,
-        /// The file.
+        /// Path of the file.
         path: PathBuf,
-        /// What is wrong with it.
+        /// Description of the error.
         reason: String,
     },
-    /// A word of a list is unknown here.
+    /// A word of a list is unknown.
     #[error("{directive}: {reason}")]
     Word {
-        /// The directive.
+        /// Name of the directive.
         directive: &'static str,
-        /// What is wrong with it.
+        /// Description of the error.
         reason: String,
     },
-    /// The parts are good, and not together.
+    /// The parts are valid, but do not fit together.
     #[error("{0}")]
     Refused(String),
 }
 
-/// What encrypted connections are accepted with; `None` if no port is for them.
+/// Returns the settings with which encrypted connections are accepted; `None` if no port is encrypted.
 ///
 /// # Errors
-/// When a file or a directive is wrong.
+/// If a file or a directive is wrong.
 pub fn load(settings: &Settings) -> Result<Option<TlsSettings>, TlsError> {
     let ports = [settings.tls_port(), settings.memcached_tls_port(), settings.pedrokv_tls_port()];
     if ports == [0; 3] && !settings.has_https() {
@@ -118,15 +118,15 @@ pub fn load(settings: &Settings) -> Result<Option<TlsSettings>, TlsError> {
     }))
 }
 
-/// Checks what encrypted connections would be accepted with: the files, and whether they fit together.
+/// Checks the settings of encrypted connections: the files, and their combination.
 ///
 /// # Errors
-/// When a file or a directive is wrong.
+/// If a file or a directive is wrong.
 pub fn check(settings: &Settings) -> Result<(), TlsError> {
     load(settings).map(drop)
 }
 
-/// Ciphers and versions, of either direction.
+/// Returns ciphers and versions, for both directions.
 fn parts(
     settings: &Settings,
 ) -> Result<(Arc<CryptoProvider>, Vec<&'static SupportedProtocolVersion>), TlsError> {
@@ -162,13 +162,13 @@ fn needed(settings: &Settings, id: DirectiveId) -> Result<PathBuf, TlsError> {
     settings.path(id).ok_or(TlsError::Missing { directive: id.name(), why })
 }
 
-/// What checks the certificates of clients, if they may have one.
+/// Returns the verifier of client certificates, if clients may have one.
 fn client_verifier(
     settings: &Settings,
     provider: &Arc<CryptoProvider>,
 ) -> Result<Option<Arc<dyn ClientCertVerifier>>, TlsError> {
     let auth = settings.word(AUTH_CLIENTS);
-    // What is named has to be good, also when no client is asked for a certificate.
+    // The named files have to be valid, even if no client is asked for a certificate.
     let roots = authorities(settings)?;
     if auth == "no" {
         return Ok(None);
@@ -184,7 +184,7 @@ fn client_verifier(
     Ok(Some(verifier))
 }
 
-/// The certificates of the trusted authorities.
+/// Returns the certificates of the trusted authorities.
 fn authorities(settings: &Settings) -> Result<RootCertStore, TlsError> {
     let mut roots = RootCertStore::empty();
     let mut add = |directive: DirectiveId, path: PathBuf| {
@@ -209,9 +209,9 @@ fn authorities(settings: &Settings) -> Result<RootCertStore, TlsError> {
 }
 
 fn set_tickets(config: &mut ServerConfig, settings: &Settings) -> Result<(), TlsError> {
-    // Without tickets a session would need a place here, and nothing bounds how many come.
+    // Without tickets, sessions would be stored here, without a bound on their number.
     config.session_storage = Arc::new(NoServerSessionStorage {});
-    // One is as good as two for clients that have one connection to this server at a time, and costs half.
+    // One is as good as two for clients with one connection at a time, and costs half.
     config.send_tls13_tickets = 0;
     let seconds = settings.count(SESSION_CACHE_TIMEOUT) as u32;
     if settings.is_on(SESSION_CACHING) && seconds > 0 {
@@ -223,7 +223,7 @@ fn set_tickets(config: &mut ServerConfig, settings: &Settings) -> Result<(), Tls
     Ok(())
 }
 
-/// The keys that tickets are encrypted with until [`TicketRotator`] makes new ones.
+/// Keys that encrypt tickets until [`TicketRotator`] makes new ones.
 #[derive(Debug)]
 struct Keys(Arc<dyn ProducesTickets>);
 

@@ -1,7 +1,7 @@
 //! The TLS configuration of the link to a primary.
 //!
-//! As in Redis, a certificate is trusted because of its authority, whatever names it contains: replicas connect to
-//! addresses that Sentinel gives them, and such certificates often have no names.
+//! As in Redis, a certificate is trusted because of its authority, with any names in it: replicas connect to addresses
+//! from Sentinel, and such certificates often have no names.
 
 use std::sync::Arc;
 
@@ -20,10 +20,10 @@ pub(super) const CLIENT_CERT_FILE: DirectiveId = DirectiveId::of("tls-client-cer
 pub(super) const CLIENT_KEY_FILE: DirectiveId = DirectiveId::of("tls-client-key-file");
 pub(super) const CLIENT_KEY_FILE_PASS: DirectiveId = DirectiveId::of("tls-client-key-file-pass");
 
-/// What the connection to the primary is encrypted with; `None` if it is not to be.
+/// Returns the TLS configuration of the connection to the primary; `None` if that is unencrypted.
 ///
 /// # Errors
-/// When a file or a directive is wrong.
+/// If a file or a directive is wrong.
 pub fn outgoing(settings: &Settings) -> Result<Option<Arc<ClientConfig>>, TlsError> {
     if !settings.is_on(REPLICATION) {
         return Ok(None);
@@ -58,7 +58,7 @@ pub fn outgoing(settings: &Settings) -> Result<Option<Arc<ClientConfig>>, TlsErr
     Ok(Some(Arc::new(config)))
 }
 
-/// Which directives name the certificate that the primary gets to see: those for connections to other servers, or else
+/// Returns the directives of the certificate shown to the primary: those for connections to other servers, or else
 /// those for clients.
 fn identity(settings: &Settings) -> Option<[DirectiveId; 3]> {
     [
@@ -71,7 +71,7 @@ fn identity(settings: &Settings) -> Option<[DirectiveId; 3]> {
     })
 }
 
-/// Trusts the certificates of some authorities, whatever names they are for.
+/// Verifier that trusts the certificates of some authorities, for any name.
 #[derive(Debug)]
 struct OfAnyName(Arc<WebPkiServerVerifier>);
 
@@ -87,7 +87,7 @@ impl ServerCertVerifier for OfAnyName {
         let verified =
             self.0.verify_server_cert(end_entity, intermediates, server_name, ocsp_response, now);
         match verified {
-            // The name is looked at last: all else is right.
+            // The name is checked last: everything else is right.
             Err(Error::InvalidCertificate(
                 CertificateError::NotValidForName | CertificateError::NotValidForNameContext { .. },
             )) => Ok(ServerCertVerified::assertion()),

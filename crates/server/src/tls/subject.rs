@@ -10,15 +10,15 @@ use webpki::EndEntityCert;
 /// `id-at-commonName`
 const COMMON_NAME: ObjectIdentifier = ObjectIdentifier::new_unwrap("2.5.4.3");
 
-/// The common name in the subject of a certificate in DER. `None` if there is none, or more than one: then it is not
-/// certain whom the authority meant.
+/// Returns the common name in the subject of a certificate in DER. `None` if there is none, or more than one: then it
+/// is uncertain which one the authority meant.
 pub fn common_name(certificate: &[u8]) -> Option<String> {
     let certificate = CertificateDer::from(certificate);
     let certificate = EndEntityCert::try_from(&certificate).ok()?;
     common_name_of(certificate.subject()).ok()?
 }
 
-/// The same of a subject: sets of attributes, each an identifier and a value.
+/// Returns the common name of a subject: sets of attributes, each an identifier and a value.
 fn common_name_of(subject: &[u8]) -> der::Result<Option<String>> {
     let (mut found, mut sets) = (None, SliceReader::new(subject)?);
     while !sets.is_finished() {

@@ -1,4 +1,4 @@
-//! Until when the server's certificates are valid.
+//! The expiry times of the server's certificates.
 
 use std::path::PathBuf;
 
@@ -8,11 +8,11 @@ use der::{Decode, SliceReader, Tag, Tagged};
 use super::{CERT_FILE, CLIENT_CERT_FILE, TlsError, files, load, outgoing};
 use crate::config::Settings;
 
-/// The files with certificates that the server shows, each with the time at which the first of its certificates ends,
-/// in Unix seconds. What cannot be read as a date is left out.
+/// Returns the files with the server's certificates, each with the earliest end of its certificates, in Unix seconds.
+/// Unreadable dates are left out.
 ///
 /// # Errors
-/// When a file or a directive is wrong, as at the start.
+/// If a file or a directive is wrong, as at the start.
 pub fn ends(settings: &Settings) -> Result<Vec<(PathBuf, i64)>, TlsError> {
     let mut shown = Vec::new();
     if load(settings)?.is_some() {
@@ -30,12 +30,12 @@ pub fn ends(settings: &Settings) -> Result<Vec<(PathBuf, i64)>, TlsError> {
     Ok(ends)
 }
 
-/// `notAfter` of a certificate in DER.
+/// Returns `notAfter` of a certificate in DER.
 fn end_of(certificate: &[u8]) -> der::Result<i64> {
     let certificate = sequence(&mut SliceReader::new(certificate)?)?;
     let signed = sequence(&mut SliceReader::new(certificate.value())?)?;
     let mut fields = SliceReader::new(signed.value())?;
-    // The version may be left out; it is the only field with a tag of its own here.
+    // The version may be missing; it is the only field with a tag of its own here.
     let first = AnyRef::decode(&mut fields)?;
     if first.tag() != Tag::Integer {
         AnyRef::decode(&mut fields)?;
@@ -87,7 +87,7 @@ mod tests {
             damaged[at] = byte;
             let _ = end_of(&damaged);
             let _ = end_of(&damaged[..len]);
-            // A damaged length may be that of the part.
+            // A damaged length may equal that of the part.
             prop_assert!(end_of(&certificate()[..len]).is_err(), "a part of {len} bytes");
         }
     }

@@ -1,4 +1,4 @@
-//! Who gets in: passwords, protected mode, the number of clients.
+//! Access control: passwords, protected mode, the number of clients.
 
 use std::io::Read;
 use std::net::{IpAddr, TcpStream, UdpSocket};
@@ -49,7 +49,7 @@ fn hello_tells_what_is_missing() {
     client.check(&[("CLIENT GETNAME", "me")]);
 }
 
-/// An address of this machine that is not its loopback, if it has one.
+/// Returns an address of this machine that is not its loopback, if it has one.
 fn outer_address() -> Option<IpAddr> {
     let socket = UdpSocket::bind("0.0.0.0:0").ok()?;
     // Nothing is sent: connecting only chooses a route. The address is one for documentation.
@@ -60,7 +60,7 @@ fn outer_address() -> Option<IpAddr> {
 
 #[test]
 fn protected_mode_keeps_strangers_out() {
-    // A machine without a network has no strangers.
+    // A machine without a network has no remote clients.
     let Some(ip) = outer_address() else { return };
     let server = TestServer::with("--bind *");
     let greeting = || {
@@ -94,7 +94,7 @@ fn maxclients_bounds_and_is_bounded() {
     assert_eq!(server.client().next(), "-ERR max number of clients reached");
     one.check(&[("CONFIG SET maxclients 3", "OK")]);
     server.client().check(&[("PING", "PONG")]);
-    // More than any kernel allows, so that this is refused even where the test may raise limits.
+    // More than any kernel allows, so that this is refused even if the test may raise limits.
     let reply = one.call("CONFIG SET maxclients 4294967295");
     let expected = "-ERR CONFIG SET failed (possibly related to argument 'maxclients') - The \
                     operating system is not able to handle the specified number of clients, try \

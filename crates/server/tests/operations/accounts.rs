@@ -1,5 +1,5 @@
-//! Requests of memcached's and PedroKV's clients are accounted for as those of Redis' clients are, and pass the
-//! same gates, in the same order.
+//! Requests of memcached and PedroKV clients are accounted for like those of Redis clients, and pass equal admission
+//! checks, in equal order.
 
 use std::io::{Read, Write};
 use std::net::TcpStream;
@@ -9,7 +9,7 @@ use tierce_wire::pedrokv::{Kind, Request, Response, Status};
 
 use crate::operations::support::{Client, TestServer, free_port};
 
-/// A server for all protocols.
+/// Server for all protocols.
 struct Server {
     server: TestServer,
     memcached: u16,
@@ -38,7 +38,7 @@ fn connect(port: u16) -> TcpStream {
     stream
 }
 
-/// Sends bytes, and checks what comes back.
+/// Sends bytes, and checks the reply.
 #[track_caller]
 fn exchange(stream: &mut TcpStream, sent: impl AsRef<[u8]>, expected: impl AsRef<[u8]>) {
     stream.write_all(sent.as_ref()).unwrap();
@@ -56,7 +56,7 @@ fn frames(requests: &[(Kind, &str, &str)]) -> Vec<u8> {
     bytes
 }
 
-/// The response to a request with this id.
+/// Returns the response to a request with this id.
 fn response(id: u32, is_ok: bool, data: &str) -> Vec<u8> {
     let status = if is_ok { Status::Ok } else { Status::Error };
     let mut bytes = Vec::new();
@@ -64,7 +64,7 @@ fn response(id: u32, is_ok: bool, data: &str) -> Vec<u8> {
     bytes
 }
 
-/// What a request of the binary protocol looks like.
+/// Returns a request of the binary protocol.
 fn frame(opcode: u8, extras: &[u8], key: &str, value: &str) -> Vec<u8> {
     let body_len = (extras.len() + key.len() + value.len()) as u32;
     let mut bytes = vec![0x80, opcode, 0, key.len() as u8, extras.len() as u8, 0, 0, 0];
@@ -76,7 +76,7 @@ fn frame(opcode: u8, extras: &[u8], key: &str, value: &str) -> Vec<u8> {
     bytes
 }
 
-/// Calls, refused ones and failed ones of a command or operation.
+/// Returns calls, rejected calls and failed calls of a command or operation.
 fn calls(client: &mut Client, name: &str) -> [u64; 3] {
     let info = client.call("INFO commandstats");
     let line = info.lines().find_map(|line| line.strip_prefix(&format!("cmdstat_{name}:")));
@@ -160,7 +160,7 @@ fn requests_of_many_kinds_are_counted_each_under_its_name() {
     ];
     let server = Server::with("");
     let (mut text, mut client) = (server.memcached(), server.server.client());
-    // Kinds by turns, and long runs of one, which end in the middle of what is timed together.
+    // Alternating kinds, and long runs of one, which end in the middle of a group that is timed together.
     let rows = (0..200).flat_map(|row| vec![row % KINDS.len(); 1 + row * row % 90]);
     let rows: Vec<usize> = rows.chain((0..300).map(|row| row * row % KINDS.len())).collect();
     let (sent, expected): (String, String) =
@@ -177,7 +177,7 @@ fn a_frame_that_is_no_request_counts_as_nothing() {
     let server = Server::with("");
     let (mut binary, mut client) = (server.memcached(), server.server.client());
     let [unknown, noop] = [frame(0x77, b"", "", ""), frame(0x0a, b"", "", "")];
-    // Its extras are those of no get, which ends the connection.
+    // Its extras do not belong to a get, which ends the connection.
     let malformed = frame(0, &[0; 4], "a", "");
     binary.write_all(&[frame(0, b"", "a", ""), unknown, noop, malformed].concat()).unwrap();
     binary.read_to_end(&mut Vec::new()).unwrap();
@@ -272,7 +272,7 @@ fn values_on_disk_are_read_for_requests_that_pass_the_gates() {
     let before = fetched(&mut client);
     let appends: String = (0..KEYS).map(|n| format!("append k{n} 0 0 1\r\ny\r\n")).collect();
     text.write_all(appends.as_bytes()).unwrap();
-    // What a worker reads for these comes behind what it would have read for those.
+    // A worker's reads for these come after its reads for those.
     let mut reads = 0;
     while fetched(&mut client) < before + 4 {
         client.check(&[(&format!("GETRANGE k{} -1 -1", reads % KEYS), "x")]);
@@ -293,7 +293,7 @@ fn a_delayed_flush_waits_for_the_end_of_a_pause() {
     let (mut text, mut client) = (server.memcached(), server.server.client());
     exchange(&mut text, "set a 0 0 1\r\nx\r\nflush_all 1\r\n", "STORED\r\nOK\r\n");
     client.check(&[("CLIENT PAUSE 1000000 WRITE", "OK")]);
-    // The second of the server's timer in which it would have been flushed.
+    // The second of the server's timer in which the flush would have happened.
     let uptime = |client: &mut Client| {
         let info = client.call("INFO server");
         let line = info.lines().find_map(|line| line.strip_prefix("uptime_in_seconds:"));

@@ -1,5 +1,5 @@
-//! An owner of a log in a bucket whose local log fails: what no client was told of is not in the bucket, and the next
-//! start knows that.
+//! An owner of a log in a bucket whose local log fails: changes that were not acknowledged to a client are not in the
+//! bucket, and the next start knows that.
 
 use std::fs;
 use std::sync::Arc;

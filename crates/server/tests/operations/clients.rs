@@ -1,4 +1,4 @@
-//! CLIENT: who is there, and what can be done to them.
+//! CLIENT: listing clients, and commands on them.
 
 use std::time::Instant;
 
@@ -91,7 +91,7 @@ fn kill_ends_those_who_meet_all_conditions() {
     three.check(&[("PING", "PONG")]);
     one.check(&[(&format!("CLIENT KILL LADDR 127.0.0.1:{} SKIPME yes", server.port), ":1")]);
     assert_eq!(three.next(), "(closed)");
-    // A client that ends itself still gets the reply.
+    // A client that kills itself still gets the reply.
     one.check(&[(&format!("CLIENT KILL ID {own} SKIPME no"), ":1")]);
     assert_eq!(one.next(), "(closed)");
 }
@@ -127,7 +127,7 @@ fn reply_off_and_skip_leave_out_exactly_what_they_say() {
     }
 }
 
-/// As redis-server 7.0.15 does.
+/// Behaves like redis-server 7.0.15.
 #[test]
 fn reply_off_leaves_out_no_confirmation_of_a_subscription_in_a_transaction() {
     let server = TestServer::start();
@@ -179,7 +179,7 @@ fn an_idle_connection_with_half_a_request_keeps_little_of_the_one_before() {
         client.send_raw(HALF);
         assert_eq!(client.next(), "OK");
     }
-    // The server takes note of the capacity once a second.
+    // The server records the capacity once a second.
     let little = |list: &str| {
         let lines = list.lines().filter(|line| line.contains(&format!(" qbuf={} ", HALF.len())));
         let is_little = |line: &&str| {
@@ -224,7 +224,7 @@ fn a_pause_holds_back_what_it_says_until_it_ends() {
     client.send("PING");
     operator.check(&[("CLIENT UNPAUSE", "OK")]);
     assert_eq!(client.next(), "PONG");
-    // A pause that is not ended is over by itself.
+    // A pause that is not ended expires by itself.
     operator.check(&[("CLIENT PAUSE 20 ALL", "OK")]);
     client.check(&[("PING", "PONG")]);
 }
@@ -244,7 +244,7 @@ fn a_long_command_that_runs_when_a_pause_begins_writes_after_it() {
     while !operator.call("CLIENT LIST").contains("cmd=sunionstore") {}
     operator.check(&[("CLIENT PAUSE 100000 WRITE", "OK")]);
     let exists = operator.call("EXISTS union");
-    // Longer than to compute it: these go through as many elements.
+    // Longer than its computation: these access as many elements.
     for _ in 0..3 {
         operator.check(&[("SINTERCARD 2 a b", ":0"), ("EXISTS union", &exists)]);
     }
@@ -274,7 +274,7 @@ fn a_request_without_arguments_is_one_that_client_reply_skips() {
     for empty in ["*0\r\n", "*-1\r\n", "\r\n", "  \r\n"] {
         client.send_raw(format!("CLIENT REPLY SKIP\r\n{empty}ECHO {}\r\n", empty.len()).as_bytes());
         assert_eq!(client.next(), empty.len().to_string(), "{empty:?}");
-        // Arriving on its own.
+        // It arrives on its own.
         client.send_raw(b"CLIENT REPLY SKIP\r\n");
         client.send_raw(empty.as_bytes());
         client.check(&[("ECHO told", "told")]);

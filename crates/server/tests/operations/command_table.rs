@@ -1,4 +1,4 @@
-//! COMMAND: facts that clients and proxies route by.
+//! COMMAND: facts that clients and proxies use for routing.
 
 use tierce_wire::resp::Value;
 

@@ -1,4 +1,4 @@
-//! DEBUG and who may use it.
+//! DEBUG, and the permission to use it.
 
 use crate::operations::support::TestServer;
 

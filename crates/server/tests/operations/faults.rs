@@ -1,5 +1,5 @@
-//! The disk fails under the log: writes are refused with the cause, reads go on, and what was
-//! acknowledged is there after the next start.
+//! The disk fails under the log: writes are refused with the cause, reads continue, and acknowledged writes are there
+//! after the next start.
 
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -8,14 +8,14 @@ use tierce_storage::disk::{Fault, SimDisk};
 
 use crate::operations::support::{Client, TestServer};
 
-/// The log is on a disk in memory, always in the directory of the same name there.
+/// Starts with the log on a disk in memory, always in the directory of this name there.
 fn start(disk: &SimDisk) -> TestServer {
     let dir = std::env::temp_dir();
     let options = format!("--dir {} --appendonly yes --appendfsync always", dir.display());
     TestServer::on_disk(Arc::new(disk.clone()), &options)
 }
 
-/// Writes until one is not acknowledged; how many were.
+/// Writes until one is not acknowledged. Returns the number of acknowledged ones.
 fn write_until_refused(server: &TestServer) -> usize {
     let mut client = server.client();
     let value = "v".repeat(100_000);
@@ -36,7 +36,7 @@ fn is_refused(client: &mut Client, cause: &str) {
     assert_eq!(client.call("STRLEN k0"), ":100000", "reads go on");
 }
 
-/// What was acknowledged is there when the process dies now, and when the power fails now.
+/// Checks that acknowledged writes survive both a kill and a power loss now.
 fn is_there(disk: &SimDisk, acknowledged: usize) {
     for image in [disk.now().after_kill(7), disk.now().after_power_cut(7)] {
         let server = start(&image);
@@ -69,8 +69,8 @@ fn a_full_disk_refuses_writes_until_there_is_space() {
     assert_eq!(again.client().call("MGET first healed"), "[1, 1]");
 }
 
-/// The disk stays full for a while, and something else fails meanwhile: the cause stays what it was, nothing
-/// is acknowledged, and writes are accepted again when there is space.
+/// The disk stays full for a while, and another fault occurs meanwhile: the reported cause does not change, nothing is
+/// acknowledged, and writes are accepted again when there is space.
 #[test]
 fn a_disk_that_stays_full_heals_whatever_else_fails() {
     let disk = SimDisk::new(4);
@@ -86,7 +86,7 @@ fn a_disk_that_stays_full_heals_whatever_else_fails() {
     loop {
         let reply = client.call("SET another 1");
         assert!(reply.starts_with("-MISCONF") && reply.contains("no space left"), "{reply}");
-        // An attempt to heal has come and failed.
+        // An attempt to recover was made and failed.
         if client.call("INFO persistence").contains("aof_last_bgrewrite_status:err") {
             break;
         }
@@ -112,7 +112,7 @@ fn a_failed_sync_refuses_writes_until_the_next_start() {
     is_there(&disk, acknowledged);
 }
 
-/// One write whose reply waits for a sync that fails: the connection is closed without it.
+/// Makes one write whose reply waits for a sync that fails: the connection is closed without it.
 fn write_after_fault(server: &TestServer) -> usize {
     let mut client = server.client();
     client.send("SET unacknowledged 1");

@@ -8,10 +8,10 @@ use std::time::Duration;
 use parking_lot::{Condvar, Mutex};
 use tierce_storage::disk::{Disk, DiskFile, DiskLock, DiskMap, OpenMode, SimDisk};
 
-/// Longer than any step of a server that works takes, on a busy machine.
+/// Longer than any step of a working server takes, on a busy machine.
 const PATIENCE: Duration = Duration::from_secs(30);
 
-/// Where the thread that syncs the log waits.
+/// Gate at which the thread that syncs the log waits.
 #[derive(Default)]
 pub struct Gate {
     state: Mutex<State>,
@@ -21,14 +21,14 @@ pub struct Gate {
 #[derive(Default)]
 struct State {
     is_closed: bool,
-    /// Syncs that may pass although it is closed.
+    /// Number of syncs that may pass although it is closed.
     passes: usize,
-    /// One is waiting.
+    /// True if a sync is waiting.
     is_waiting: bool,
 }
 
 impl Gate {
-    /// From now on syncs wait.
+    /// Makes syncs wait from now on.
     pub fn close(&self) {
         self.state.lock().is_closed = true;
     }
@@ -44,7 +44,7 @@ impl Gate {
         self.changed.notify_all();
     }
 
-    /// Returns when a sync is underway that does not end.
+    /// Returns when a sync has begun that does not end.
     pub fn await_sync(&self) {
         let mut state = self.state.lock();
         while !state.is_waiting {
@@ -68,7 +68,7 @@ impl Gate {
     }
 }
 
-/// The disk.
+/// Disk with a gate for its syncs.
 pub struct GatedDisk {
     pub disk: SimDisk,
     pub gate: Arc<Gate>,

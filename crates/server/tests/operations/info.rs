@@ -1,10 +1,10 @@
-//! INFO and what it counts, and the other reports for operators.
+//! INFO and its counters, and the other reports for operators.
 
 use std::collections::BTreeMap;
 
 use crate::operations::support::{Client, TestServer};
 
-/// The fields of an INFO reply.
+/// Returns the fields of an INFO reply.
 fn fields(client: &mut Client, sections: &str) -> BTreeMap<String, String> {
     let text = client.call(&format!("INFO {sections}"));
     let pairs = text.lines().filter_map(|line| line.split_once(':'));
@@ -21,7 +21,7 @@ fn titles(client: &mut Client, sections: &str) -> String {
 fn sections_are_chosen_as_in_redis() {
     let server = TestServer::start();
     let mut client = server.client();
-    // `Bucket` is Tierce's own.
+    // `Bucket` exists only in Tierce.
     let default = "Server Clients Memory Persistence Stats Replication Bucket CPU Modules Errorstats \
                    Cluster Keyspace";
     let all = "Server Clients Memory Persistence Stats Replication Bucket CPU Modules Commandstats \
@@ -40,8 +40,8 @@ fn sections_are_chosen_as_in_redis() {
     }
 }
 
-/// What redis_exporter, RedisInsight, Datadog's check and redis-py's `info()` read of a standalone
-/// server without replicas.
+/// Checks the fields that redis_exporter, RedisInsight, Datadog's check and redis-py's `info()`
+/// read of a standalone server without replicas.
 #[test]
 fn monitoring_tools_find_numbers() {
     let server = TestServer::start();

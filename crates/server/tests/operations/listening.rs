@@ -13,7 +13,7 @@ fn config_set_port_moves_the_listener_and_keeps_the_clients() {
     Client::connect(other)
         .check(&[("PING", "PONG"), ("CONFIG GET port", &format!("[port, {other}]"))]);
     assert!(is_closed(server.port));
-    // There and back at once: nothing of the first listener is in the way.
+    // There and back at once: the first listener leaves nothing in the way.
     client.check(&[(&format!("CONFIG SET port {}", server.port), "OK")]);
     server.client().check(&[("PING", "PONG")]);
     assert!(is_closed(other));
@@ -71,7 +71,7 @@ fn an_address_that_cannot_be_had_leaves_all_as_it_was() {
     assert!(reply.contains("'bind') - Failed to bind to specified addresses."), "{reply}");
     client.check(&[("CONFIG GET bind", "[bind, 127.0.0.1]")]);
     assert!(TcpStream::connect(("127.0.0.2", server.port)).is_err());
-    // The same when the own listener was in the way and had to stop for the attempt.
+    // This also holds if the own listener was in the way and had to stop for the attempt.
     let taken = TcpListener::bind(("127.0.0.4", server.port)).unwrap();
     let reply = client.call("CONFIG SET bind *");
     assert!(reply.starts_with("-ERR CONFIG SET failed"), "{reply}");

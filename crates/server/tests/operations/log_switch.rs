@@ -1,4 +1,4 @@
-//! The log is switched on and off while the server runs: `CONFIG SET appendonly`.
+//! The log is switched on and off at run time: `CONFIG SET appendonly`.
 
 use std::fmt;
 use std::sync::Arc;
@@ -15,21 +15,21 @@ use tierce_storage::disk::{Fault, SimDisk};
 
 use crate::operations::support::{Client, TestServer, free_port, settings, show, wait_until};
 
-/// Says nothing.
+/// Log that writes nothing.
 struct Silent;
 
 impl Operator for Silent {
     fn tell(&self, _: Severity, _: fmt::Arguments<'_>) {}
 }
 
-/// The log is on a disk in memory, always in the directory of the same name there.
+/// Starts with the log on a disk in memory, always in the directory of this name there.
 fn start(disk: &SimDisk, appendonly: &str) -> TestServer {
     let dir = std::env::temp_dir();
     let options = format!("--dir {} --appendonly {appendonly}", dir.display());
     TestServer::on_disk(Arc::new(disk.clone()), &options)
 }
 
-/// A field of INFO, if it is there.
+/// Returns a field of INFO, if it is there.
 fn info(client: &mut Client, field: &str) -> Option<String> {
     let info = client.call("INFO persistence");
     let mut lines = info.lines().filter_map(|line| line.split_once(':'));
@@ -40,7 +40,7 @@ fn is(client: &mut Client, field: &str, value: &str) -> bool {
     info(client, field).as_deref() == Some(value)
 }
 
-/// Whether there is a log with all keys in it, by one look.
+/// Returns true if there is a log with all keys in it, by one INFO.
 fn is_complete(client: &mut Client) -> bool {
     let info = client.call("INFO persistence");
     info.contains("aof_enabled:1") && info.contains("aof_rewrite_in_progress:0")
@@ -84,7 +84,7 @@ fn what_was_written_before_and_after_is_in_the_log() {
     assert_eq!(values(&start(&image, "yes"), "changed later"), "[2, (nil)]", "as it was left");
     assert_eq!(values(&start(&image, "no"), "changed later"), "[(nil), (nil)]");
 
-    // The next log takes the place of the one before, and no other remains.
+    // The next log replaces the previous one, and no other remains.
     switch_on(&mut client);
     let image = disk.now().after_power_cut(3);
     assert_eq!(values(&start(&image, "yes"), "changed later"), "[2, 1]");
@@ -97,8 +97,8 @@ fn what_was_written_before_and_after_is_in_the_log() {
     assert_eq!(logs.into_iter().collect::<Vec<_>>(), ["wal-3"]);
 }
 
-/// The disk dies after any number of calls on the way to a new log, and then the power fails: what
-/// counted before is there as a whole, or the new log as a whole.
+/// The disk dies after any number of calls during the switch to a new log, and then the power fails. Then either the
+/// previous log is there as a whole, or the new one.
 #[test]
 fn a_crash_on_the_way_leaves_the_log_that_counted_before() {
     let disk = SimDisk::new(2);
@@ -126,7 +126,7 @@ fn a_crash_on_the_way_leaves_the_log_that_counted_before() {
             has_completed = is_complete(&mut client);
             has_completed || is(&mut client, "aof_last_bgrewrite_status", "err")
         });
-        // Whatever happened to the log: without one, writes are taken.
+        // Whatever happened to the log: without one, writes are accepted.
         switch_off(&mut client);
         assert_eq!(client.call("SET a newer"), "OK");
         let image = disk.now().after_power_cut(calls);
@@ -143,8 +143,8 @@ fn a_crash_on_the_way_leaves_the_log_that_counted_before() {
     }
 }
 
-/// The disk is full when the log is to be begun: the client gets the cause, nothing says that there is a
-/// log, and once there is space it can be asked for again.
+/// The disk is full when the log should begin: the client gets the cause, nothing reports that there is a log, and once
+/// there is space it can be requested again.
 #[test]
 fn a_log_that_could_not_be_begun_can_be_asked_for_again() {
     let disk = SimDisk::new(4);
@@ -168,8 +168,8 @@ fn a_log_that_could_not_be_begun_can_be_asked_for_again() {
     assert_eq!(values(&start(&image, "yes"), "before without after"), "[1, 1, 1]");
 }
 
-/// Who asks for a log while one that has failed heals hears that, and not that it failed for good; and when it
-/// has healed, that there is one.
+/// A client that requests a log while a failed one recovers is told so, and not that it failed for good. When it has
+/// recovered, the client is told that there is one.
 #[test]
 fn a_log_that_heals_is_not_called_failed() {
     let disk = SimDisk::new(5);
@@ -186,7 +186,7 @@ fn a_log_that_heals_is_not_called_failed() {
     disk.set_capacity(None);
     wait_until("healed", || is(&mut client, "aof_last_write_status", "ok"));
     assert_eq!(client.call("CONFIG SET appendonly yes"), "OK");
-    // A device that fails is another matter.
+    // A failing device is another matter.
     disk.inject(Fault::Sync, 0);
     wait_until("the sync fails", || {
         // A write that cannot be acknowledged ends its connection.
@@ -201,8 +201,8 @@ fn a_log_that_heals_is_not_called_failed() {
     }
 }
 
-/// The end of the server finds keys that have expired and that were not read since: the log says so, and an
-/// earlier clock at the next start does not bring them back.
+/// The shutdown finds expired keys that were not read since. The log records their expiry, so an earlier clock at the
+/// next start does not restore them.
 #[test]
 fn what_has_expired_at_the_end_is_gone_from_the_log() {
     let disk = SimDisk::new(6);
@@ -224,7 +224,7 @@ fn what_has_expired_at_the_end_is_gone_from_the_log() {
     assert_eq!(keyspace.len(DbIndex::ZERO), 1);
 }
 
-/// Asked for and not yet begun when the server ends: the log is there at the next start.
+/// A log that is requested and not yet begun at shutdown is there at the next start.
 #[test]
 fn a_log_that_was_asked_for_last_is_not_lost_at_the_end() {
     let disk = SimDisk::new(5);
@@ -238,8 +238,7 @@ fn a_log_that_was_asked_for_last_is_not_lost_at_the_end() {
     assert_eq!(values(&start(&disk.now().after_power_cut(1), "yes"), "key"), "[1]");
 }
 
-/// To make the new log count fails half-way, and the log is switched off then: what is left of it must
-/// not take the place of the log that counts.
+/// Activating the new log fails half-way, and the log is then switched off: its remains must not replace the valid log.
 #[test]
 fn a_log_that_was_half_completed_takes_no_place() {
     let disk = SimDisk::new(6);
@@ -248,7 +247,7 @@ fn a_log_that_was_half_completed_takes_no_place() {
     assert_eq!(client.call("SET key old"), "OK");
     switch_off(&mut client);
     assert_eq!(client.call("SET key new"), "OK");
-    // Every sync of a directory from that of the new log's last files on.
+    // Every sync of a directory, from that of the new log's last files on.
     for skip in 0..12 {
         disk.inject(Fault::SyncDir, skip);
         let begun = client.call("CONFIG SET appendonly yes") == "OK";
@@ -267,7 +266,7 @@ fn a_log_that_was_half_completed_takes_no_place() {
     }
 }
 
-/// The reply to a refused write says what helps, and all that is left is to give the data up.
+/// The reply to a refused write names the remedy; here only giving up the data is left.
 #[test]
 fn a_full_disk_is_named_and_its_log_can_be_given_up() {
     let disk = SimDisk::new(11);
@@ -301,7 +300,7 @@ fn a_full_disk_is_named_and_its_log_can_be_given_up() {
     assert_eq!(values(&start(&image, "yes"), "old:1 k"), "[(nil), v]");
 }
 
-/// A file that says that a log counts which is not there: the start refuses and removes nothing.
+/// The file that names the valid log names a missing one: the start refuses and removes nothing.
 #[test]
 fn a_start_without_the_log_that_counts_refuses() {
     let disk = SimDisk::new(7);
@@ -325,7 +324,7 @@ fn a_start_without_the_log_that_counts_refuses() {
     assert_eq!(values(&start(&disk, "yes"), "key"), "[1]");
 }
 
-/// A client writes and waits for the device all the time; every reply comes.
+/// A client writes and waits for the device all the time; every reply arrives.
 #[test]
 fn clients_go_on_while_the_log_comes_and_goes() {
     let disk = SimDisk::new(3);

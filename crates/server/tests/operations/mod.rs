@@ -1,5 +1,5 @@
-//! The operations side of the server, over real sockets: what CONFIG SET does, who gets in, what is
-//! logged, and what CLIENT, INFO and the like tell.
+//! Tests of the server's operation, over real sockets: CONFIG SET, access control, logging, CLIENT,
+//! INFO and similar commands.
 
 mod access;
 mod accounts;

@@ -1,8 +1,8 @@
-//! Keyspace notifications, when matching the patterns takes longer than a command may.
+//! Keyspace notifications, if matching the patterns takes longer than a command may.
 
 use crate::operations::support::TestServer;
 
-/// A command may match 10,000.
+/// Number of patterns; a command may match 10,000.
 const PATTERNS: usize = 12_000;
 
 #[test]
@@ -25,7 +25,7 @@ fn events_that_are_matched_elsewhere_come_in_the_order_of_the_changes() {
             assert_eq!(subscriber.next(), expected);
         }
     }
-    // Behind events that wait, and counted right.
+    // Behind pending events, and counted right.
     client.send("SET k v");
     client.send("PUBLISH __keyspace@0__:k mine");
     client.send("SET k w");

@@ -1,4 +1,4 @@
-//! Log, pid file, and the end of the server.
+//! Log, pid file, and the shutdown of the server.
 
 use crate::operations::support::TestServer;
 

@@ -1,4 +1,4 @@
-//! Passwords stay out of what others can read.
+//! Passwords do not appear in anything that others can read.
 
 use crate::operations::support::TestServer;
 

@@ -1,5 +1,5 @@
-//! A command that holds shards for long keeps no request waiting that does not need them. Those that do are set aside,
-//! in their order, and go on when the shards are free.
+//! A command that locks shards for long delays no request that does not need them. Those that do are set aside, in
+//! their order, and continue when the shards are free.
 
 use std::io::{Read, Write};
 use std::net::TcpStream;
@@ -9,10 +9,10 @@ use tierce_wire::resp::Value;
 
 use crate::operations::support::{Client, PATIENCE, TestServer, free_port};
 
-/// More elements than a worker goes through for one command.
+/// Number of elements above the limit of one command on a worker.
 pub const MANY: usize = 20_001;
 
-/// Connections that the server has accepted and does not count yet.
+/// Maximum number of accepted connections that the server does not count yet.
 const UNCOUNTED_MAX: usize = 8;
 
 /// Has each of the two workers serve a connection that came after all others.
@@ -22,27 +22,27 @@ pub fn workers_serve(server: &TestServer) {
     let info = first.call("INFO clients");
     let there = info.lines().find_map(|line| line.strip_prefix("connected_clients:"));
     let there: usize = there.unwrap().trim().parse().unwrap();
-    // Each goes to the worker that has fewer, so that with as many as there are no worker is without one of them.
+    // Each goes to the worker with fewer connections, so with this many every worker gets one of them.
     let others = (0..there + UNCOUNTED_MAX).map(|_| server.client());
     for mut client in std::iter::once(first).chain(others.collect::<Vec<_>>()) {
         client.check(&[("PING", "PONG")]);
     }
 }
 
-/// A key in another shard than these.
+/// Returns a key in another shard than these.
 pub fn key_beside(server: &TestServer, keys: &[impl AsRef<str>]) -> String {
     let held: Vec<_> = keys.iter().map(|key| server.shards.of(key.as_ref())).collect();
     key_with(server, |shard| !held.contains(&shard))
 }
 
-/// A key in a shard that `is_right`.
+/// Returns a key in a shard that `is_right`.
 fn key_with(server: &TestServer, is_right: impl Fn(usize) -> bool) -> String {
     let mut names = (0..).map(|number: u32| format!("key:{number}"));
     names.find(|name| is_right(server.shards.of(name))).unwrap()
 }
 
-/// Sends a request that is set aside: its worker has looked at it when it serves another connection that
-/// came later, and there are two workers. A longer request than one packet may arrive in parts: see [`send_long`].
+/// Sends a request that is set aside. Its worker has seen it when it serves another connection that came later, and
+/// there are two workers. A request longer than one packet may arrive in parts: see [`send_long`].
 pub fn send_and_wait(server: &TestServer, client: &mut Client, line: &str) {
     client.send(line);
     workers_serve(server);
@@ -109,20 +109,20 @@ fn a_client_that_is_killed_while_its_request_is_set_aside_leaves_nothing() {
     other.check(&[("GET held", "(nil)")]);
 }
 
-/// Requests of so many arguments run away from their worker, whatever is locked.
+/// Returns a request with so many arguments that it leaves its worker, whatever is locked.
 fn large(name: &str, key: &str) -> String {
     let words: Vec<_> = (0..MANY / 2).map(|number| format!("{key}{number} x")).collect();
     format!("{name} {}", words.join(" "))
 }
 
-/// Sends a request of many arguments, and waits until its worker has sent it away.
+/// Sends a request of many arguments, and waits until its worker has sent it to another thread.
 fn send_long(server: &TestServer, client: &mut Client, name: &str, key: &str) {
     let id = client.call("CLIENT ID");
     client.send(&large(name, key));
     let list = format!("CLIENT LIST ID {}", &id[1..]);
     let mut observer = server.client();
     observer.ask_until(&list, |reply| reply.contains(&format!("cmd={name} ")));
-    // The worker has begun with the request, and is through with it when it serves others.
+    // The worker has begun the request, and is done with it when it serves others.
     workers_serve(server);
 }
 
@@ -149,7 +149,7 @@ fn a_long_command_passes_the_gates_when_its_turn_comes() {
             ("CLIENT PAUSE 1000000 WRITE", "OK"),
         ]);
     });
-    // Long reads behind them go on.
+    // Long reads behind them continue.
     for _ in 0..4 {
         assert!(other.call(&large("MGET", "key")).starts_with("[(nil), "));
     }
@@ -235,8 +235,8 @@ fn clients_of_memcached_and_pedrokv_are_set_aside_too() {
     assert_eq!(server.client().call("GET held").len(), 1);
 }
 
-/// They wait for the same shard, but not for the same key: they resume on two workers in any order, and a value that
-/// is too large removes the one before it.
+/// They wait for one shard, but for different keys: they resume on two workers in any order, and a value that is too
+/// large removes the one before it.
 #[test]
 fn keys_in_base64_and_values_that_are_too_large_are_set_aside_too() {
     let memcached = free_port();
@@ -301,7 +301,7 @@ fn puts_that_go_shard_by_shard_run_once_and_are_answered_in_order() {
 fn expect(stream: &mut TcpStream, expected: &[u8]) {
     stream.set_read_timeout(Some(PATIENCE)).unwrap();
     let mut bytes = Vec::new();
-    // What came so far shows which reply is missing.
+    // The bytes so far show which reply is missing.
     let ended = stream.take(expected.len() as u64).read_to_end(&mut bytes);
     let (bytes, expected) = (bytes.escape_ascii(), expected.escape_ascii());
     assert_eq!(bytes.to_string(), expected.to_string(), "{ended:?}");
@@ -318,7 +318,7 @@ fn a_server_ends_while_requests_are_set_aside() {
     server.join();
 }
 
-/// A list, a set, a sorted set and a stream of many elements, and as many keys.
+/// Starts with a list, a set, a sorted set and a stream of many elements, and as many keys.
 fn with_much_data(options: &str) -> TestServer {
     let server = TestServer::with(options);
     let mut client = server.client();
@@ -391,8 +391,8 @@ fn what_a_long_command_has_changed_is_in_the_log_and_those_who_wait_are_served()
     client.check(&[("FLUSHALL SYNC", "OK"), ("DBSIZE", ":0")]);
 }
 
-/// A worker that cannot look where a value is, because its shard is held, does not read it from disk itself once the
-/// shard is free.
+/// A worker that cannot look up a value's location, because its shard is locked, does not read it from disk itself once
+/// the shard is free.
 #[test]
 fn a_spilled_value_whose_shard_is_held_is_fetched_afterwards() {
     const KEYS: usize = 600;
@@ -421,6 +421,6 @@ fn a_spilled_value_whose_shard_is_held_is_fetched_afterwards() {
         line.and_then(|number| number.parse::<u64>().ok()).unwrap_or_else(|| panic!("{info}"))
     };
     assert!(figure("spilled_reads:") > 0, "{info}");
-    // A value may be spilled once more between the look and the command.
+    // A value may be spilled again between the lookup and the command.
     assert!(figure("spilled_reads_late:") <= figure("spilled_reads:") / 10, "{info}");
 }

@@ -1,4 +1,4 @@
-//! A device whose syncs take long: who waits for it, for how long, and what the others get.
+//! A device with slow syncs: which clients wait for it, how long, and the replies of the others.
 
 use std::io::{Read, Write};
 use std::net::TcpStream;
@@ -33,7 +33,7 @@ impl Drop for Slow {
 }
 
 impl Slow {
-    /// The sync of the first write hangs, and the second one waits for another.
+    /// Sends two writes: the sync of the first one hangs, and the second one waits for another sync.
     fn two_writes(&self) -> Client {
         self.gate.close();
         let mut client = self.server.client();
@@ -51,7 +51,7 @@ impl Slow {
     }
 }
 
-/// A connection of another protocol.
+/// Connection of another protocol.
 struct Plain(TcpStream);
 
 impl Plain {
@@ -248,7 +248,7 @@ fn a_client_may_ask_for_everysec_where_others_do_without() {
     slow.gate.await_sync();
 }
 
-/// Also for a write that another client's command leads to.
+/// This also holds for a write that another client's command causes.
 #[test]
 fn a_write_that_was_waited_for_is_as_durable_as_its_client_has_asked() {
     for (line, pending) in [
@@ -312,7 +312,7 @@ fn replies_that_wait_are_sent_when_the_log_is_switched_off() {
     assert_eq!(other.next(), "OK");
 }
 
-/// What waits for the device is not acknowledged because the log is switched off, if closing it fails.
+/// If the log is switched off and closing it fails, replies that wait for the device are not sent.
 #[test]
 fn no_reply_is_sent_that_a_failed_close_has_lost() {
     let slow = start("--appendfsync always");
@@ -333,11 +333,11 @@ fn no_reply_is_sent_that_a_failed_close_has_lost() {
     assert_eq!(slow.server.client().call("MGET a b"), "[1, 1]", "in memory they are");
 }
 
-/// Each WAITAOF hears that the log has failed, not only the first one.
+/// Each WAITAOF is told that the log has failed, not only the first one.
 #[test]
 fn nobody_waits_for_a_log_that_has_failed() {
     let slow = start("--appendfsync everysec");
-    // The second one waits for an earlier place, so that it asks nothing new of the log.
+    // The second one waits for an earlier position, so it asks nothing new of the log.
     let (mut second, mut first) = (slow.server.client(), slow.server.client());
     assert_eq!(second.call("SET b 1"), "OK");
     assert_eq!(first.call("SET a 1"), "OK");

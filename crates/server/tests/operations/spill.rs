@@ -1,4 +1,4 @@
-//! Spilled values: those that are too long, more than is written at once, and a full disk.
+//! Spilled values: too long ones, more than is written at once, and a full disk.
 
 use std::sync::Arc;
 
@@ -9,7 +9,8 @@ use crate::operations::support::{Client, TestServer, wait_until};
 
 const LIMITS: ColdLimits = ColdLimits { value_len_max: 400_000, batch_len_max: 700_000 };
 
-/// Of every sixteen values one is longer than a value on disk may be, and one as long.
+/// Returns the length of a value. Of every sixteen values, one exceeds the limit of a value on disk, and one reaches
+/// it.
 fn len(number: usize) -> usize {
     match number % 16 {
         0 => 500_000,
@@ -20,12 +21,12 @@ fn len(number: usize) -> usize {
 
 #[test]
 fn what_is_too_long_stays_in_memory_and_full_batches_end() {
-    // The limit is about the memory of the process, which is that of this test.
+    // The limit applies to the memory of the process, which is that of this test.
     let options = "--appendonly no --shards 1 --maxmemory 40mb --maxmemory-policy spill";
     let server = TestServer::limited(Arc::new(OsDisk), options, LIMITS);
     let mut client = server.client();
     let keys = 120;
-    // Zeros with the key's number behind.
+    // Zeros followed by the key's number.
     for number in 0..keys {
         let (digits, len) = (format!("{number:05}"), len(number));
         let set = format!("SETRANGE k{number} {} {digits}", len - digits.len());
@@ -41,14 +42,14 @@ fn what_is_too_long_stays_in_memory_and_full_batches_end() {
 
 const VALUE_LEN: usize = 4000;
 
-/// A figure of INFO.
+/// Returns a figure of INFO.
 fn figure(client: &mut Client, name: &str) -> u64 {
     let info = client.call("INFO memory");
     let line = info.lines().find_map(|line| line.strip_prefix(name)?.strip_prefix(':'));
     line.and_then(|figure| figure.trim().parse().ok()).unwrap_or_else(|| panic!("{name}: {info}"))
 }
 
-/// Writes keys from `first` on until one is refused for lack of memory; which one that was.
+/// Writes keys from `first` on until one is refused for lack of memory. Returns its number.
 fn write_until_full(client: &mut Client, first: usize) -> usize {
     let zeros = "0".repeat(VALUE_LEN - 10);
     let refused = (first..first + 100_000).find(|number| {
@@ -59,8 +60,8 @@ fn write_until_full(client: &mut Client, first: usize) -> usize {
     refused.expect("the disk is never full")
 }
 
-/// Values fill the disk; nine in ten are deleted, spread over all files. The files shrink, and as many are taken again,
-/// also after a start.
+/// Values fill the disk; nine in ten are deleted, spread over all files. The files shrink, and as many values fit
+/// again, also after a restart.
 #[test]
 fn a_disk_full_of_spilled_values_has_space_again_when_most_are_deleted() {
     let dir = std::env::temp_dir();
@@ -86,15 +87,15 @@ fn a_disk_full_of_spilled_values_has_space_again_when_most_are_deleted() {
     }
 }
 
-/// A version without the reserve filled the disk, or the reserve was lent when the server was killed: what is left of the
-/// disk is the log's.
+/// A version without the reserve filled the disk, or the reserve was lent when the server was killed: the rest of the
+/// disk belongs to the log.
 #[test]
 fn a_start_leaves_the_log_what_is_free() {
     let dir = std::env::temp_dir();
     let options = "--appendonly yes --shards 16 --maxmemory 2mb --maxmemory-policy spill";
     let options = format!("--dir {} {options}", dir.display());
     let disk = SimDisk::new(2);
-    // So that the log sets little aside for itself.
+    // So that the log reserves little for itself.
     disk.set_capacity(Some(48 << 20));
     let server = TestServer::on_disk(Arc::new(disk.clone()), &options);
     let mut client = server.client();
@@ -117,7 +118,7 @@ fn a_start_leaves_the_log_what_is_free() {
 #[test]
 fn a_value_is_fetched_behind_long_commands_with_spilled_values() {
     const SETS: usize = 3;
-    // There is room: only the limit of a moment spills them.
+    // There is room: only the temporary limit spills them.
     let options = "--appendonly no --maxmemory 1gb --maxmemory-policy spill";
     let server = TestServer::with(options);
     let mut client = server.client();
@@ -131,7 +132,7 @@ fn a_value_is_fetched_behind_long_commands_with_spilled_values() {
     client.check(&[("CONFIG SET maxmemory 1", "OK")]);
     wait_until("all is on disk", || figure(&mut client, "spilled_keys") == SETS as u64 + 2);
     client.check(&[("CONFIG SET maxmemory 1gb", "OK")]);
-    // The round of spilling that has not seen the new limit spills again what comes back.
+    // A round of spilling that has not seen the new limit spills fetched values again.
     wait_until("what comes back stays", || {
         client.call("GET other");
         (0..100).all(|_| figure(&mut client, "spilled_keys") == SETS as u64 + 1)

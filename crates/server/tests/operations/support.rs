@@ -16,10 +16,10 @@ use tierce_storage::disk::{Disk, OsDisk};
 use tierce_wire::resp::{ReplyDecoder, Value};
 use tierce_wire::words;
 
-/// Long enough for any reply of a server that works, on a busy machine.
+/// Long enough for any reply of a working server, on a busy machine.
 pub const PATIENCE: Duration = Duration::from_secs(30);
 
-/// Returns when something is so, which other threads bring about.
+/// Returns when other threads have made a condition true.
 #[track_caller]
 pub fn wait_until(what: &str, mut is_so: impl FnMut() -> bool) {
     let begun = Instant::now();
@@ -29,14 +29,14 @@ pub fn wait_until(what: &str, mut is_so: impl FnMut() -> bool) {
     }
 }
 
-/// A server on a port of its own, ended when this is dropped.
+/// Server on a port of its own, ended on drop.
 pub struct TestServer {
     pub port: u16,
     /// Exists as long as the server.
     pub dir: PathBuf,
-    /// By which it is decided whether a sync takes too long.
+    /// Clock that decides if a sync takes too long.
     pub clock: SyncClock,
-    /// To hold shards as a long command does.
+    /// Handle that locks shards as a long command does.
     pub shards: Shards,
     stopper: Stopper,
     thread: Option<JoinHandle<()>>,
@@ -52,12 +52,12 @@ impl TestServer {
         Self::on_disk(Arc::new(OsDisk), options)
     }
 
-    /// The same with the log on another disk.
+    /// Starts with the log on another disk.
     pub fn on_disk(disk: Arc<dyn Disk>, options: &str) -> Self {
         Self::limited(disk, options, ColdLimits::default())
     }
 
-    /// The same with other limits for what is spilled at once.
+    /// Starts with other limits of values being spilled at once.
     pub fn limited(disk: Arc<dyn Disk>, options: &str, spilled: ColdLimits) -> Self {
         static COUNT: AtomicU32 = AtomicU32::new(0);
         let number = COUNT.fetch_add(1, Relaxed);
@@ -97,7 +97,7 @@ impl Drop for TestServer {
     }
 }
 
-/// What a command line means.
+/// Parses a command line.
 pub fn settings(line: &str) -> Settings {
     let args = words::split(line.as_bytes()).unwrap();
     let args = args.into_iter().map(|arg| String::from_utf8(arg).unwrap().into());
@@ -105,8 +105,7 @@ pub fn settings(line: &str) -> Settings {
     sources.load(&mut std::io::empty()).unwrap().settings
 }
 
-/// A port that was free a moment ago.
-/// A connection, by TCP or a Unix socket.
+/// Connection, by TCP or a Unix socket.
 pub trait Stream: Read + Write {}
 impl<S: Read + Write> Stream for S {}
 
@@ -159,18 +158,18 @@ impl Client {
         self.read().unwrap_or_else(|| panic!("{line}: the connection was closed"))
     }
 
-    /// The same as [`show`] shows it.
+    /// Sends a line of words and returns the reply as [`show`] shows it.
     pub fn call(&mut self, line: &str) -> String {
         show(&self.value(line))
     }
 
-    /// Asks until the reply, as [`show`] shows it, is as it is to be.
+    /// Asks until the reply, as [`show`] shows it, satisfies `is_so`.
     #[track_caller]
     pub fn ask_until(&mut self, line: &str, is_so: impl Fn(&str) -> bool) {
         wait_until(line, || is_so(&self.call(line)));
     }
 
-    /// The next reply; `None` at the end of the connection.
+    /// Returns the next reply; `None` at the end of the connection.
     pub fn read(&mut self) -> Option<Value> {
         loop {
             let (value, used) = match self.decoder.decode(&self.input).unwrap() {
@@ -194,7 +193,7 @@ impl Client {
         }
     }
 
-    /// The next reply, shown.
+    /// Returns the next reply, shown.
     pub fn next(&mut self) -> String {
         self.read().map_or("(closed)".to_owned(), |value| show(&value))
     }
@@ -208,7 +207,7 @@ impl Client {
     }
 }
 
-/// A reply as text: errors begin with `-`, integers with `:`, null is `(nil)`.
+/// Shows a reply as text: errors begin with `-`, integers with `:`, null is `(nil)`.
 pub fn show(value: &Value) -> String {
     let list = |values: &[Value]| values.iter().map(show).collect::<Vec<_>>().join(", ");
     match value {
@@ -233,7 +232,7 @@ pub fn show(value: &Value) -> String {
     }
 }
 
-/// Whether the port is free.
+/// Returns true if the port is free.
 pub fn is_closed(port: u16) -> bool {
     TcpStream::connect(("127.0.0.1", port)).is_err()
 }

@@ -1,4 +1,4 @@
-//! What EXEC needs to be locked, and where it runs.
+//! The locks that EXEC needs, and the thread that runs it.
 
 use crate::operations::set_aside::{MANY, key_beside, send_and_wait, workers_serve};
 use crate::operations::support::{Client, TestServer};
@@ -51,12 +51,12 @@ fn what_was_set_aside_passes_the_gates_again() {
     assert_eq!(client.next(), "[OK]");
 }
 
-/// The keys, in two shards, at which [`with_busy_threads`] keeps them.
+/// Returns the keys, in two shards, at which [`with_busy_threads`] blocks the threads.
 pub fn held_keys(server: &TestServer) -> [String; 2] {
     ["held".to_owned(), key_beside(server, &["held"])]
 }
 
-/// Keeps both threads for long commands busy while `others` runs, which does nothing in the shards of [`held_keys`].
+/// Keeps both threads for long commands busy while `others` runs, which uses no shard of [`held_keys`].
 pub fn with_busy_threads(server: &TestServer, others: impl FnOnce()) {
     let held = held_keys(server);
     let mut busy = [server.client(), server.client()];
@@ -71,7 +71,7 @@ pub fn with_busy_threads(server: &TestServer, others: impl FnOnce()) {
     busy.iter_mut().for_each(|client| assert!(client.next().starts_with("[(nil), ")));
 }
 
-/// Requests that are long only together.
+/// Returns requests that are long only together.
 fn many(counter: &str, from: usize) -> Vec<String> {
     (0..MANY / 5).map(|number| format!("INCRBY {counter} {}", from + number)).collect()
 }
@@ -137,7 +137,7 @@ fn the_sizes_of_values_make_one_long() {
     let mut other = server.client();
     with_busy_threads(&server, || {
         send_and_wait(&server, &mut client, "EXEC");
-        // It has not been through on the worker.
+        // It was not executed on the worker.
         let stats = other.call("INFO commandstats");
         assert!(!stats.contains("cmdstat_exec") && !stats.contains("cmdstat_sort"), "{stats}");
     });
@@ -157,7 +157,7 @@ fn what_is_watched_stays_watched_while_long_commands_run() {
     other.check(&[("SET key changed", "OK")]);
     queue(&mut client, &["SET key mine"]);
     client.check(&[("EXEC", "(nil)")]);
-    // Of a long transaction it goes along.
+    // A long transaction takes it along.
     let queued = many("key", 1);
     let queued: Vec<&str> = queued.iter().map(String::as_str).collect();
     for changes in ["SET key 5", "GET key"] {

@@ -1,5 +1,5 @@
-//! Clients that wait for keys hear of every change: by time, the limit of memory, other protocols,
-//! loads. And what a client wanted that has gone is not done.
+//! Clients that wait for keys notice every change: by time, the memory limit, other protocols, loads. A command of a
+//! client that has gone is not executed.
 
 use std::io::Write;
 use std::net::TcpStream;
@@ -10,7 +10,7 @@ use crate::operations::set_aside::{MANY, key_beside, workers_serve};
 use crate::operations::support::{Client, TestServer, free_port};
 use crate::operations::transactions::{held_keys, with_busy_threads};
 
-/// A client that waits for entries of the stream `s`, which is there.
+/// Returns a client that waits for entries of the stream `s`, which exists.
 fn reader(server: &TestServer) -> Client {
     let mut client = server.client();
     client.check(&[("XGROUP CREATE s g $ MKSTREAM", "OK")]);
@@ -104,7 +104,7 @@ fn a_request_that_a_pause_holds_back_is_dropped_with_its_client() {
     other.check(&[("CLIENT UNPAUSE", "OK"), ("SET after 1", "OK"), ("EXISTS held", ":0")]);
 }
 
-/// Makes a list, a sorted set and a stream of [`MANY`] elements under these names.
+/// Creates a list, a sorted set and a stream of [`MANY`] elements under these names.
 fn make_large(client: &mut Client, [list, scores, stream]: [&str; 3]) {
     client.check(&[(&format!("XGROUP CREATE {stream} g 0 MKSTREAM"), "OK")]);
     for from in (0..MANY).step_by(1000) {
@@ -132,7 +132,7 @@ fn who_waits_takes_nothing_once_a_pause_has_begun() {
         other.check(&[(&format!("RENAME {source} {wanted}"), "OK")]);
         other.check(&[("CLIENT PAUSE 1000000 WRITE", "OK")]);
     });
-    // These come behind it on the same threads.
+    // These run after it on the threads for long commands.
     for _ in 0..5 {
         let all = other.call(&format!("LRANGE {wanted} 0 -1"));
         assert_eq!(all.matches(", ").count(), MANY - 1);
@@ -142,7 +142,7 @@ fn who_waits_takes_nothing_once_a_pause_has_begun() {
     other.check(&[(&format!("EXISTS {wanted}"), ":0")]);
 }
 
-/// They get their elements on another thread, in the order in which they came, and the worker goes on meanwhile.
+/// They get their elements on another thread, in their order of arrival, and the worker continues meanwhile.
 #[test]
 fn who_waits_for_many_elements_is_served_away_from_the_worker() {
     let server = TestServer::start();
@@ -193,7 +193,7 @@ fn who_waits_for_many_elements_is_served_away_from_the_worker() {
     }
 }
 
-/// It takes nothing away that they want, so they need not wait until there is a thread for it.
+/// It takes away nothing that they want, so they need not wait until there is a thread for it.
 #[test]
 fn a_reader_of_much_keeps_nobody_behind_it_from_a_key() {
     let server = TestServer::start();

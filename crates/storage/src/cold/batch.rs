@@ -4,30 +4,29 @@ use super::location::{ALIGNMENT, RECORD_HEADER_LEN, record_len};
 use crate::disk::DIRECT_ALIGNMENT;
 use crate::{BATCH_LEN_MAX, VALUE_LEN_MAX};
 
-/// A record that does not fit into the rest of its page begins the next one if that rest is at most
-/// so long: then one page has to be read for it and not two. So at most an eighth of a segment is
+/// Maximum rest of a page that is skipped: a record that does not fit into such a rest begins the
+/// next page, so that one page has to be read for it, not two. So at most an eighth of a segment is
 /// padding.
 const SKIPPED_LEN_MAX: usize = DIRECT_ALIGNMENT / 8;
 
-/// How much a [`ColdBatch`] takes.
+/// Limits of a [`ColdBatch`].
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct ColdLimits {
-    /// No value is longer.
+    /// Maximum length of a value.
     pub value_len_max: usize,
-    /// A batch is full when it would become longer with the next value. One value of any length
-    /// that is allowed fits into an empty batch.
+    /// Maximum length of a batch, beyond which it takes no more values. An empty batch takes one
+    /// value of any allowed length.
     pub batch_len_max: usize,
 }
 
 impl Default for ColdLimits {
-    /// Values of [`VALUE_LEN_MAX`], with a little for what describes them, in batches of
-    /// [`BATCH_LEN_MAX`].
+    /// Values of [`VALUE_LEN_MAX`] with a little metadata, in batches of [`BATCH_LEN_MAX`].
     fn default() -> Self {
         ColdLimits { value_len_max: VALUE_LEN_MAX + (1 << 20), batch_len_max: BATCH_LEN_MAX }
     }
 }
 
-/// Why a [`ColdBatch`] does not take a value.
+/// Reason why a [`ColdBatch`] refuses a value.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, thiserror::Error)]
 pub enum ColdRefusal {
     /// No batch takes it.
@@ -41,28 +40,28 @@ pub enum ColdRefusal {
 /// Values for [`ColdStore::write`](super::ColdStore::write).
 #[derive(Default, Debug)]
 pub struct ColdBatch {
-    /// Records as in the file, checksums missing; begins at a page.
+    /// Records as in the file, without checksums; begins at a page.
     pub(super) bytes: Vec<u8>,
-    /// Where each record begins, and the length of its value.
+    /// Offset of each record, and the length of its value.
     pub(super) records: Vec<(usize, u32)>,
     limits: ColdLimits,
 }
 
 impl ColdBatch {
-    /// An empty batch with limits of its own.
+    /// Creates an empty batch with these limits.
     pub fn with_limits(limits: ColdLimits) -> Self {
         ColdBatch { limits, ..Self::default() }
     }
 
-    /// What it takes.
+    /// Returns the limits.
     pub fn limits(&self) -> ColdLimits {
         self.limits
     }
 
-    /// Whether values of these lengths would be taken, in this order.
+    /// Checks that values of these lengths would be taken, in this order.
     ///
     /// # Errors
-    /// Why the first of them that is not taken would not be.
+    /// The reason why the first refused one would be refused.
     pub fn takes(&self, lens: impl IntoIterator<Item = usize>) -> Result<(), ColdRefusal> {
         let mut end = self.bytes.len();
         for len in lens {
@@ -71,9 +70,9 @@ impl ColdBatch {
         Ok(())
     }
 
-    /// Bytes that a value of this length takes at most behind `start` others, if it is taken.
+    /// Returns the maximum number of bytes for a value of this length at `start`, if it is taken.
     fn takes_behind(&self, start: usize, len: usize) -> Result<usize, ColdRefusal> {
-        // The format has 32 bits for a length, whatever the limits say.
+        // The format has 32 bits for a length, whatever the limits are.
         let short = u32::try_from(len).map_err(|_| ColdRefusal::TooLong)?;
         if len > self.limits.value_len_max {
             return Err(ColdRefusal::TooLong);
@@ -85,35 +84,35 @@ impl ColdBatch {
         Ok(stored)
     }
 
-    /// Number of values.
+    /// Returns the number of values.
     pub fn len(&self) -> usize {
         self.records.len()
     }
 
-    /// Whether there is no value.
+    /// Returns true if there is no value.
     pub fn is_empty(&self) -> bool {
         self.records.is_empty()
     }
 
-    /// Bytes of all values, with what the format adds.
+    /// Returns the bytes of all values, including the format's overhead.
     pub fn bytes(&self) -> usize {
         self.bytes.len()
     }
 
-    /// A value, by its number.
+    /// Returns a value by its number.
     ///
     /// # Panics
-    /// When there are not so many.
+    /// When the number is too high.
     pub fn value(&self, index: usize) -> &[u8] {
         let (start, len) = self.records[index];
         &self.bytes[start + RECORD_HEADER_LEN as usize..][..len as usize]
     }
 
-    /// Adds the value that `write` appends to the vector. What is there before stays as it is.
+    /// Adds the value that `write` appends to the vector, whose earlier content must not change.
     ///
     /// # Errors
-    /// Why it was not taken, as far as [`ColdBatch::takes`] did not say that before; the batch is
-    /// then as it was.
+    /// The reason of the refusal, if [`ColdBatch::takes`] has not reported it before; the batch is
+    /// then unchanged.
     pub fn push(&mut self, write: impl FnOnce(&mut Vec<u8>)) -> Result<(), ColdRefusal> {
         let start = self.bytes.len();
         self.bytes.extend_from_slice(&[0; RECORD_HEADER_LEN as usize]);
@@ -127,7 +126,7 @@ impl ColdBatch {
         Ok(())
     }
 
-    /// Makes a record of the value that is behind room for a header at `start`.
+    /// Completes the record of a value, which is stored after room for a header at `start`.
     fn finish_record(&mut self, start: usize, len: u32) {
         let stored = record_len(len) as usize;
         let rest = DIRECT_ALIGNMENT - start % DIRECT_ALIGNMENT;
@@ -148,7 +147,7 @@ impl ColdBatch {
         self.records.push((start, len));
     }
 
-    /// Forgets all values and keeps up to `kept_max` bytes of memory.
+    /// Removes all values and keeps up to `kept_max` bytes of memory.
     pub fn clear(&mut self, kept_max: usize) {
         self.bytes.clear();
         self.records.clear();
@@ -172,7 +171,7 @@ mod tests {
             assert!(batch.value(index).iter().all(|byte| *byte == index as u8));
             assert_eq!(batch.value(index).len(), 900 + index % 3);
         }
-        // Where half a page would be lost they do.
+        // These records cross pages, because skipping would waste half a page.
         let mut batch = ColdBatch::default();
         for _ in 0..3 {
             batch.push(|out| out.resize(out.len() + 2500, 1)).unwrap();
@@ -201,7 +200,7 @@ mod tests {
         assert!((0..3).all(|index| batch.value(index).iter().all(|byte| *byte == 7)));
         batch.clear(0);
         assert!(push(&mut batch, 3000), "and the next batch takes it");
-        // One value fits into an empty batch, whatever is said of batches.
+        // One value fits into an empty batch, whatever the batch limit is.
         let tight = ColdLimits { value_len_max: 3000, batch_len_max: 10 };
         let mut batch = ColdBatch::with_limits(tight);
         assert!(push(&mut batch, 3000) && !push(&mut batch, 1));

@@ -1,4 +1,4 @@
-//! Verifying the files of a closed store.
+//! Verifies the files of a closed store.
 //!
 //! Only the owner knows which values are live, so this reports all it finds, good or damaged. Bytes outside
 //! values are not damage: a power cut leaves such bytes at the end of the file being written.
@@ -13,16 +13,16 @@ use crate::progress::Progress;
 use std::path::Path;
 use std::sync::Arc;
 
-/// What [`check_cold`] found.
+/// Result of [`check_cold`].
 #[derive(Default, Debug)]
 pub struct ColdCheckReport {
-    /// Segments read.
+    /// Number of segments read.
     pub segments: usize,
-    /// Values that check out.
+    /// Number of valid values.
     pub values: u64,
-    /// Bytes read.
+    /// Number of bytes read.
     pub bytes: u64,
-    /// What is damaged; one for each run of damage.
+    /// Damage found; one entry per damaged range.
     pub problems: Vec<Error>,
 }
 
@@ -37,7 +37,7 @@ pub fn check_cold(
     check_cold_on(Arc::new(OsDisk), dir.as_ref(), progress)
 }
 
-/// As [`check_cold`], on another disk than the operating system's.
+/// Checks as [`check_cold`] does, on a given disk.
 pub fn check_cold_on(
     disk: Arc<dyn Disk>,
     dir: &Path,
@@ -71,7 +71,7 @@ pub fn check_cold_on(
     Ok(report)
 }
 
-/// Goes from record to record, and behind damage to the next page, where one may begin.
+/// Goes from record to record. After damage it continues at the next page, where a record may begin.
 fn walk(
     segment: &ColdSegment,
     file: &dyn DiskFile,
@@ -89,7 +89,7 @@ fn walk(
         let head = read(RECORD_HEADER_LEN as usize)?.unwrap_or_default();
         let [_, _, _, _, len @ ..] = head;
         let len = u32::from_le_bytes(len);
-        // Behind the last record of a page, or of a batch, there may be nothing.
+        // After the last record of a page, or of a batch, there may be a gap.
         let is_gap = head == [0; RECORD_HEADER_LEN as usize] && !at.is_multiple_of(PAGE);
         let is_inside = at + RECORD_HEADER_LEN + u64::from(len) <= segment.len();
         if is_inside && !is_gap {

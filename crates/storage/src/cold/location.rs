@@ -6,22 +6,22 @@ use crate::bytes::Cursor;
 pub(super) const ALIGNMENT: u64 = 8;
 /// Bytes before the value in a record: checksum and length.
 pub(super) const RECORD_HEADER_LEN: u64 = 8;
-/// A segment begins with this many bytes of header, a block of direct I/O.
+/// Length of a segment's header, a block of direct I/O.
 pub(super) const SEGMENT_HEADER_LEN: u64 = 4096;
 
-/// Where a value is in a [`ColdStore`](super::ColdStore).
+/// Location of a value in a [`ColdStore`](super::ColdStore).
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub struct ColdLocation {
     /// Number of the segment, never used twice.
     pub segment: u32,
-    /// Where the record begins, in units of 8 bytes.
+    /// Offset of the record, in units of 8 bytes.
     pub(super) unit: u32,
-    /// Bytes of the value.
+    /// Length of the value in bytes.
     pub len: u32,
 }
 
 impl ColdLocation {
-    /// Bytes of an encoded location.
+    /// Length of an encoded location.
     pub const ENCODED_LEN: usize = 12;
 
     pub(super) fn new(segment: u32, offset: u64, len: u32) -> Self {
@@ -30,7 +30,7 @@ impl ColdLocation {
         ColdLocation { segment, unit: (offset / ALIGNMENT) as u32, len }
     }
 
-    /// As bytes: segment, offset in units of 8, length, little-endian.
+    /// Encodes the location: segment, offset in units of 8, length, little-endian.
     pub fn encode(self) -> [u8; Self::ENCODED_LEN] {
         let mut bytes = [0; Self::ENCODED_LEN];
         for (bytes, number) in
@@ -41,35 +41,36 @@ impl ColdLocation {
         bytes
     }
 
-    /// The reverse of [`ColdLocation::encode`]. Any bytes are some location, if not of a value.
+    /// Does the reverse of [`ColdLocation::encode`]. Any bytes are a location, though perhaps not
+    /// of a value.
     pub fn decode(bytes: &[u8; Self::ENCODED_LEN]) -> Self {
         let mut cursor = Cursor::new(bytes);
         let mut next = || cursor.u32().unwrap_or_default();
         ColdLocation { segment: next(), unit: next(), len: next() }
     }
 
-    /// Where the record begins in its file.
+    /// Returns the offset of the record in its file.
     pub(super) fn offset(self) -> u64 {
         u64::from(self.unit) * ALIGNMENT
     }
 
-    /// Bytes of the record without what follows for alignment.
+    /// Returns the length of the record without its padding.
     pub(super) fn record_read_len(self) -> usize {
         RECORD_HEADER_LEN as usize + self.len as usize
     }
 
-    /// Larger for what stands further behind in the same segment.
+    /// Returns a number that grows with the offset in the segment.
     pub fn stored_order(self) -> u32 {
         self.unit
     }
 
-    /// Bytes that the record takes in its file.
+    /// Returns the bytes that the record takes in its file.
     pub fn stored_len(self) -> u64 {
         record_len(self.len)
     }
 }
 
-/// Bytes of the record of a value, with padding.
+/// Returns the length of the record of a value, with padding.
 pub(super) fn record_len(value_len: u32) -> u64 {
     (RECORD_HEADER_LEN + u64::from(value_len)).next_multiple_of(ALIGNMENT)
 }

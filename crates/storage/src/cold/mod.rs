@@ -1,20 +1,19 @@
 //! Values without keys, appended in batches and read one at a time: storage for values too cold for memory.
 //!
-//! A store returns a [`ColdLocation`] for each value, and the owner keeps it. The store does not know which
-//! values are live: the owner reports that ([`ColdStore::hold`], [`ColdStore::release`]) and the store counts,
-//! so it can name segments without live values ([`ColdStore::dead`], [`ColdStore::remove`]) and sparse ones
+//! A store returns a [`ColdLocation`] for each value, and the owner keeps it. The store does not know which values
+//! are live: the owner reports that ([`ColdStore::hold`], [`ColdStore::release`]) and the store counts. So it can
+//! name segments without live values ([`ColdStore::dead`], [`ColdStore::remove`]) and sparse ones
 //! ([`ColdStore::sparse`]) whose remaining values the owner should move.
 //!
 //! The file `RESERVE` holds space for moving the values of one segment, so that this can be done on a full disk. New
 //! values are written only while it does.
 //!
-//! The directory is the only list of segments, and there is no recovery: a location is handed out once its
-//! value is durable, and a value without a known location is garbage. The layout is in
-//! `docs/formats/cold-segment.md`.
+//! The directory is the only list of segments, and there is no recovery. A location is returned once its value is
+//! durable, and a value without a known location is garbage. The layout is in `docs/formats/cold-segment.md`.
 //!
-//! * `location`: where a value is. `batch`: values about to be written.
+//! * `location`: location of a value. `batch`: values about to be written.
 //! * `segment`: a file of values. `store`: all of them. `reads`: asynchronous reads.
-//! * `check`: verifying the files of a closed store.
+//! * `check`: verification of the files of a closed store.
 
 mod batch;
 mod check;

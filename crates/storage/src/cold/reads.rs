@@ -10,14 +10,14 @@ use std::collections::VecDeque;
 use std::os::fd::BorrowedFd;
 use std::sync::Arc;
 
-/// Values that are being read take at most about so much memory, but one is read in any case.
+/// Approximate memory limit of the values being read; one is read in any case.
 const UNDERWAY_BYTES_MAX: usize = 8 << 20;
 
-/// A buffer that is longer is not kept for the next read.
+/// Maximum length of a buffer that is kept for the next read.
 const BUFFER_KEPT_BYTES: usize = 16 << 10;
 
-/// Reads of one thread; from [`ColdStore::reads`]. Each comes with a `T`, by which the caller knows
-/// what it was for. Dropping this abandons the reads in flight.
+/// Reads of one thread, from [`ColdStore::reads`]. Each has a `T` that identifies it to the caller.
+/// Dropping this abandons the reads in flight.
 pub struct ColdReads<T> {
     store: Arc<ColdStore>,
     queue: ReadQueue,
@@ -28,12 +28,12 @@ pub struct ColdReads<T> {
     underway_bytes: usize,
     /// Reads that failed before they began.
     failed: Vec<(T, Error)>,
-    /// Memory to be used again.
+    /// Reusable memory.
     buffers: Vec<ReadBuf>,
     done: Vec<Done>,
 }
 
-/// A read that the disk was asked for.
+/// A read in flight.
 struct Underway<T> {
     location: ColdLocation,
     segment: Arc<ColdSegment>,
@@ -59,29 +59,29 @@ impl<T> ColdReads<T> {
         })
     }
 
-    /// Readable when there is a reason to call [`ColdReads::submit`].
+    /// Returns a descriptor that is readable when [`ColdReads::submit`] should be called.
     pub fn descriptor(&self) -> BorrowedFd<'_> {
         self.queue.descriptor()
     }
 
-    /// Whether nothing is to be read.
+    /// Returns true if there are no reads.
     pub fn is_empty(&self) -> bool {
         self.waiting.is_empty() && self.queue.underway() == 0 && self.failed.is_empty()
     }
 
-    /// Has the value at a location read; [`ColdReads::submit`] begins with it.
+    /// Adds a read of the value at a location; [`ColdReads::submit`] begins it.
     pub fn add(&mut self, location: ColdLocation, tag: T) {
         self.waiting.push_back((location, tag));
     }
 
-    /// Whether reads wait that [`ColdReads::submit`] would begin.
+    /// Returns true if reads wait that [`ColdReads::submit`] would begin.
     pub fn has_waiting(&self) -> bool {
         !self.waiting.is_empty()
     }
 
-    /// Hands the disk as many reads as it has use for, which takes one system call, or none if there is
-    /// nothing to do. `may_begin` is whether reads that wait may begin; those that have are
-    /// finished in any case. `false` if the system was too busy and the call is to be repeated soon.
+    /// Submits as many reads as the disk can use, in one system call, or none if there is nothing to
+    /// do. With `may_begin` false no waiting reads begin; those in flight are finished in any case.
+    /// Returns `false` if the system was too busy and the call must be repeated soon.
     pub fn submit(&mut self, may_begin: bool) -> bool {
         while may_begin && self.queue.room() > 0 && !self.free.is_empty() {
             let Some((location, tag)) = self.waiting.pop_front() else { break };
@@ -110,7 +110,7 @@ impl<T> ColdReads<T> {
         self.queue.begin(token, file, location.offset(), location.record_read_len(), buf);
     }
 
-    /// Calls `each` for all reads that have ended. Whether [`ColdReads::submit`] is to be called before
+    /// Calls `each` for all ended reads. Returns true if [`ColdReads::submit`] must be called before
     /// there can be more.
     pub fn take(&mut self, mut each: impl FnMut(T, Result<&[u8]>)) -> bool {
         for (tag, error) in self.failed.drain(..) {

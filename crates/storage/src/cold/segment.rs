@@ -17,7 +17,7 @@ const VERSION: u32 = 1;
 const CHECKED_LEN: usize = 20;
 const HEADER_FIELDS_LEN: usize = CHECKED_LEN + 4;
 
-/// Memory for reading, to be used again.
+/// Reusable memory for reading.
 #[derive(Default)]
 pub struct ColdBuffer(ReadBuf);
 
@@ -28,7 +28,7 @@ impl std::fmt::Debug for ColdBuffer {
 }
 
 impl ColdBuffer {
-    /// Gives memory back beyond this many bytes.
+    /// Frees the memory if it exceeds this many bytes.
     pub fn shrink_to(&mut self, bytes_max: usize) {
         if self.0.bytes.capacity() > bytes_max {
             self.0 = ReadBuf::default();
@@ -42,21 +42,21 @@ pub(super) struct ColdSegment {
     pub(super) path: PathBuf,
     salt: Salt,
     disk: Arc<dyn Disk>,
-    /// Open while it is read now and then.
+    /// `Some` while the file is open for reading.
     file: RwLock<Option<Arc<dyn DiskFile>>>,
-    /// Whole pages that are written, header included.
+    /// Number of bytes written, in whole pages, including the header.
     len: AtomicU64,
-    /// Bytes of records that count.
+    /// Bytes of live records.
     live: AtomicU64,
-    /// The end of the last record that was held: the file has to be as long.
+    /// End of the last record that was held, a lower bound of the file's length.
     held_end: AtomicU64,
-    /// Why nothing can be read. After a crash there may be files that are not needed and
-    /// incomplete, and locations in files that are gone; neither matters until it is read.
+    /// Reason why nothing can be read. After a crash there may be incomplete files that are not
+    /// needed, and locations in removed files; neither matters until it is read.
     flaw: Option<Error>,
 }
 
 impl ColdSegment {
-    /// For a file that is going to be made, and its first page.
+    /// Creates the state of a new file and its first page.
     pub(super) fn new(disk: &Arc<dyn Disk>, path: PathBuf, id: u32, salt: Salt) -> Self {
         let (disk, file) = (Arc::clone(disk), RwLock::default());
         let (len, live) = (AtomicU64::new(SEGMENT_HEADER_LEN), AtomicU64::new(0));
@@ -64,7 +64,7 @@ impl ColdSegment {
         ColdSegment { id, path, salt, disk, file, len, live, held_end, flaw: None }
     }
 
-    /// For a file that is there. If that is not a segment, reading says so.
+    /// Opens an existing file. If it is not a segment, reading reports that.
     pub(super) fn open(disk: &Arc<dyn Disk>, path: PathBuf, id: u32) -> Self {
         match open_file(&**disk, &path, id) {
             Ok((salt, len)) => {
@@ -76,13 +76,13 @@ impl ColdSegment {
         }
     }
 
-    /// For a file that is not there.
+    /// Creates the state of a missing file.
     pub(super) fn missing(disk: &Arc<dyn Disk>, path: PathBuf, id: u32) -> Self {
         let flaw = Some(Error::Missing { path: path.clone() });
         ColdSegment { flaw, ..Self::new(disk, path, id, Salt(0)) }
     }
 
-    /// Whether everything that was held can be there.
+    /// Checks that everything that was held can exist.
     pub(super) fn check(&self) -> Result<()> {
         if let Some(flaw) = &self.flaw {
             return Err(flaw.clone());
@@ -93,7 +93,7 @@ impl ColdSegment {
         Ok(())
     }
 
-    /// Whether the record at a location can be there.
+    /// Returns true if the record at a location can exist.
     pub(super) fn may_have(&self, location: ColdLocation) -> bool {
         self.flaw.is_none() && location.offset() + location.record_read_len() as u64 <= self.len()
     }
@@ -116,7 +116,7 @@ impl ColdSegment {
         bytes[..4].copy_from_slice(&crc.to_le_bytes());
     }
 
-    /// Reads the value at a location of this segment, and checks it.
+    /// Reads and verifies the value at a location of this segment.
     pub(super) fn read<'b>(
         &self,
         location: ColdLocation,
@@ -128,7 +128,7 @@ impl ColdSegment {
         self.value(location, &buf.0)
     }
 
-    /// The file in which to read the record at a location.
+    /// Returns the file for reading the record at a location.
     pub(super) fn file_of(&self, location: ColdLocation) -> Result<Arc<dyn DiskFile>> {
         if let Some(flaw) = &self.flaw {
             return Err(flaw.clone());
@@ -140,7 +140,7 @@ impl ColdSegment {
         self.readable()
     }
 
-    /// The value in what was read at a location, checked.
+    /// Returns the verified value in bytes that were read at a location.
     pub(super) fn value<'b>(&self, location: ColdLocation, read: &'b ReadBuf) -> Result<&'b [u8]> {
         let corrupt = |what| Error::corrupt(&self.path, location.offset(), what);
         let record = read.as_slice();
@@ -181,7 +181,7 @@ impl ColdSegment {
         Ok(opened)
     }
 
-    /// Whether the file is open.
+    /// Returns true if the file is open.
     pub(super) fn is_open(&self) -> bool {
         self.file.read().is_some()
     }

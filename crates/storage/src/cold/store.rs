@@ -20,25 +20,25 @@ use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 
 const EXTENSION: &str = "cold";
 
-/// No record begins beyond what 32 bits of units of 8 bytes can say.
+/// Upper bound of a segment's length, since offsets are 32 bits of units of 8 bytes.
 const SEGMENT_LEN_MAX: u64 = 8 << 32;
 
-/// A segment gets this part of all there are, so that what a segment that is being written wastes is a small part
-/// of them, and so is the reserve; but at least so many bytes, about a batch.
+/// Divisor of all segments' length for the length of one. So the waste of the segment being written, and the reserve,
+/// are a small part of the whole. The minimum is about a batch.
 const SEGMENT_PART: u64 = 16;
 const SEGMENT_LEN_MIN: u64 = 1 << 20;
 
-/// [`ColdStore::read_many`] uses at most so many threads, so that each is worth its start.
+/// Limits of [`ColdStore::read_many`], so that each thread is worth its start.
 const READ_THREADS_MAX: usize = 16;
 const READS_PER_THREAD: usize = 8;
 
-/// How to open a [`ColdStore`].
+/// Options of a [`ColdStore`].
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct ColdOptions {
-    /// A segment is finished when the next batch would make it longer, or longer than a sixteenth of all segments. A
-    /// batch that is longer by itself gets a segment of its own.
+    /// Length at which a segment is finished, before the batch that would exceed it; at most a sixteenth of all
+    /// segments. A longer batch gets its own segment.
     pub segment_size_bytes: u64,
-    /// At most this many segments are kept open for reading.
+    /// Maximum number of segments kept open for reading.
     pub open_files_max: usize,
 }
 
@@ -48,48 +48,48 @@ impl Default for ColdOptions {
     }
 }
 
-/// Whether values have to be on the device when they have been written.
+/// Durability of written values.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Durable {
-    /// They have to.
+    /// They are durable when the write returns.
     Yes,
     /// They are not needed after a crash.
     No,
 }
 
-/// The origin of the values of a batch.
+/// Origin of the values of a batch.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Origin {
-    /// Memory. Space for moving others is set aside first.
+    /// Memory. Space for moving other values is reserved first.
     Memory,
-    /// Other segments, which can be removed then: they may have the space that is set aside.
+    /// Other segments, which can be removed afterwards, so the reserve may be used.
     Segments,
 }
 
 /// Figures of a [`ColdStore`].
 #[derive(Clone, Copy, PartialEq, Eq, Default, Debug)]
 pub struct ColdFigures {
-    /// Segments.
+    /// Number of segments.
     pub segments: u64,
     /// Bytes of their files.
     pub bytes: u64,
-    /// Of these, bytes of values that count, with what the format adds.
+    /// Bytes of live values among them, including the format's overhead.
     pub live_bytes: u64,
 }
 
 /// Values in the files of a directory; see the head of the module.
 ///
-/// All methods may be called by several threads at the same time. Only [`ColdStore::write`] and
-/// [`ColdStore::remove`] wait for one another.
+/// All methods may be called by several threads at the same time. Only [`ColdStore::write`] and [`ColdStore::remove`]
+/// wait for one another.
 pub struct ColdStore {
     disk: Arc<dyn Disk>,
     dir: PathBuf,
     options: ColdOptions,
     segments: RwLock<Segments>,
     writer: Mutex<Writer>,
-    /// Segments that are open for reading, those first that were opened first.
+    /// Segments open for reading, in the order in which they were opened.
     opened: Mutex<VecDeque<u32>>,
-    /// For callers without a ring.
+    /// Threads for callers without a ring.
     threads: Arc<ReadThreads>,
     lock: Mutex<Option<Box<dyn DiskLock>>>,
     /// Bytes of the disk that new values leave free; see [`ColdStore::leave_free`].
@@ -101,40 +101,40 @@ type Segments = HashMap<u32, Arc<ColdSegment>, LocationHash>;
 struct Writer {
     active: Option<Active>,
     next_id: u32,
-    /// Space for what counts in a segment of which less than half does, so that it can be removed when the disk is full.
+    /// Space for moving the live half of a segment, so that the segment can be removed when the disk is full.
     reserve: ReserveFile,
 }
 
-/// The segment that is being written.
+/// The segment being written.
 struct Active {
     segment: Arc<ColdSegment>,
     file: Arc<dyn DiskFile>,
-    /// The next batch goes here.
+    /// Offset of the next batch.
     end: u64,
-    /// Space is set aside up to here.
+    /// End of the reserved space.
     reserved: u64,
-    /// It ends about here.
+    /// Approximate final length.
     len_max: u64,
-    /// Whether its name is durable.
+    /// True if its name is durable.
     is_named: bool,
 }
 
 impl Writer {
-    /// Writes nothing more to the active segment.
+    /// Ends writing to the active segment.
     fn finish(&mut self) {
         if let Some(active) = self.active.take() {
-            // For the space that was set aside. If that fails it comes back with the segment.
+            // This frees the reserved space. If it fails, the space is freed with the segment.
             let _ = active.file.truncate(active.end);
         }
     }
 }
 
 impl ColdStore {
-    /// Opens the store in a directory, making it if there is none. Nothing counts until the user has
-    /// said so with [`ColdStore::hold`]; after that comes [`ColdStore::finish_recovery`].
+    /// Opens the store in a directory, creating it if there is none. No value is live until the user reports it with
+    /// [`ColdStore::hold`]. After that the user must call [`ColdStore::finish_recovery`].
     ///
     /// # Errors
-    /// [`Error::Locked`] when another process has it open, or what the disk says.
+    /// [`Error::Locked`] when another process has it open, or the error of the disk.
     pub fn open(disk: Arc<dyn Disk>, dir: impl AsRef<Path>, options: ColdOptions) -> Result<Self> {
         let dir = dir.as_ref();
         disk.create_dir_all(dir).map_err(|e| Error::io("create", dir, e))?;
@@ -158,8 +158,8 @@ impl ColdStore {
         })
     }
 
-    /// The value at a location counts from now on, once more than before. The location may be in a segment
-    /// that is not there: an old log names such locations before it releases them.
+    /// Adds a reference to the value at a location. The location may be in a missing segment: an old log names such
+    /// locations before it releases them.
     pub fn hold(&self, location: ColdLocation) {
         let found = self.segments.read().get(&location.segment).map(Arc::clone);
         let segment = found.unwrap_or_else(|| {
@@ -171,19 +171,18 @@ impl ColdStore {
         segment.hold(location);
     }
 
-    /// The value at a location counts once less: the reverse of [`ColdStore::hold`], and of what
-    /// [`ColdStore::write`] does.
+    /// Removes a reference to the value at a location, which [`ColdStore::hold`] or [`ColdStore::write`] added.
     pub fn release(&self, location: ColdLocation) {
         if let Some(segment) = self.segments.read().get(&location.segment) {
             segment.sub_live(location.stored_len());
         }
     }
 
-    /// Ends the time in which locations are only held and released: all that are held now have to be
-    /// there, and segments in which nothing counts are removed.
+    /// Ends the recovery, in which locations are only held and released. All held ones must now exist, and segments
+    /// without live values are removed.
     ///
     /// # Errors
-    /// [`Error::Missing`] or [`Error::Corrupt`] when a location that is held is not there.
+    /// [`Error::Missing`] or [`Error::Corrupt`] when a held location does not exist.
     pub fn finish_recovery(&self) -> Result<()> {
         match self.flaws().into_iter().next() {
             Some(flaw) => Err(flaw),
@@ -191,14 +190,14 @@ impl ColdStore {
         }
     }
 
-    /// What [`ColdStore::finish_recovery`] would complain about, an error for each segment.
+    /// Returns the errors for which [`ColdStore::finish_recovery`] would fail, one per segment.
     pub fn flaws(&self) -> Vec<Error> {
         let segments = self.segments.read();
         let live = segments.values().filter(|segment| segment.live() > 0);
         live.filter_map(|segment| segment.check().err()).collect()
     }
 
-    /// Whether the value at a location can be there: its segment is, and long enough.
+    /// Returns true if the value at a location can exist: its segment exists and is long enough.
     pub fn may_have(&self, location: ColdLocation) -> bool {
         self.segments
             .read()
@@ -206,10 +205,11 @@ impl ColdStore {
             .is_some_and(|segment| segment.may_have(location))
     }
 
-    /// As [`ColdStore::finish_recovery`], but what is held may be missing: reading it is an error.
+    /// Ends the recovery as [`ColdStore::finish_recovery`] does, but held values may be missing: reading them is an
+    /// error.
     ///
     /// # Errors
-    /// What the disk says when it removes segments in which nothing counts.
+    /// The error of the disk when segments without live values are removed.
     pub fn finish_recovery_with_losses(&self) -> Result<()> {
         let segments: Vec<_> = self.segments.read().values().map(Arc::clone).collect();
         if let Some(last) = segments.iter().map(|segment| segment.id).max() {
@@ -221,16 +221,16 @@ impl ColdStore {
         self.remove(&idle.map(|segment| segment.id).collect::<Vec<_>>())
     }
 
-    /// Has new values, and the reserve, leave so much of the disk to others from now on.
+    /// Makes new values, and the reserve, leave so many bytes of the disk free from now on.
     pub fn leave_free(&self, bytes: u64) {
         self.left_free.store(bytes, Ordering::Relaxed);
     }
 
-    /// Writes all values of a batch, which count from now on, and says where they are. If it fails
-    /// nothing was kept.
+    /// Writes all values of a batch, which are live from now on, and returns their locations. If it fails nothing is
+    /// kept.
     ///
     /// # Errors
-    /// [`Error::NoSpace`] or [`Error::NoReserve`] when the disk is full, or what the disk says.
+    /// [`Error::NoSpace`] or [`Error::NoReserve`] when the disk is full, or the error of the disk.
     pub fn write(
         &self,
         batch: &mut ColdBatch,
@@ -245,13 +245,13 @@ impl ColdStore {
         self.make_room(&mut writer, len, origin)?;
         let result = self.append(&mut writer, batch, len, durable);
         if result.is_err() {
-            // What its end holds now is unknown.
+            // The content of its end is unknown now.
             writer.finish();
         }
         result
     }
 
-    /// Refuses `len` bytes of new values unless what is to be left free, and the reserve, is there beside them.
+    /// Refuses `len` bytes of new values unless there is also space for the reserve and for the part to be left free.
     fn check_room(&self, writer: &mut Writer, len: u64) -> Result<()> {
         let grown = writer.active.as_ref().map_or(SEGMENT_HEADER_LEN, |active| active.end) + len;
         let needed = room_for_half(self.longest().max(grown));
@@ -265,18 +265,18 @@ impl ColdStore {
         Err(Error::NoReserve { path, needed: needed + left_free })
     }
 
-    /// The space of the disk, if that is known.
+    /// Returns the space of the disk, if known.
     pub fn space(&self) -> Option<Space> {
         self.disk.space(&self.dir)
     }
 
-    /// The space of the disk beyond what is left to others.
+    /// Returns the free space of the disk beyond the part to be left free.
     fn spare(&self) -> u64 {
         let left_free = self.left_free.load(Ordering::Relaxed);
         self.space().map_or(u64::MAX, |space| space.free.saturating_sub(left_free))
     }
 
-    /// The length of the longest segment.
+    /// Returns the length of the longest segment.
     fn longest(&self) -> u64 {
         self.segments.read().values().map(|segment| segment.len()).max().unwrap_or(0)
     }
@@ -312,8 +312,8 @@ impl ColdStore {
         Ok(locations)
     }
 
-    /// Begins a new segment unless there is one with room for `len` bytes, and sets their space
-    /// aside. If that fails nothing has changed, but that the reserve may be smaller.
+    /// Begins a new segment unless the active one has room for `len` bytes, and reserves their space. On failure only
+    /// the reserve may have become smaller.
     fn make_room(&self, writer: &mut Writer, len: u64, origin: Origin) -> Result<()> {
         if let Some(active) = &mut writer.active
             && active.end + len <= active.len_max
@@ -324,7 +324,7 @@ impl ColdStore {
         let id = writer.next_id;
         writer.next_id = id.checked_add(1).ok_or(Error::SegmentsExhausted { max: u32::MAX })?;
         let active = self.create(id, len, origin, &mut writer.reserve).inspect_err(|_| {
-            // On a full disk the leftover would be in the way.
+            // On a full disk the leftover would only take space.
             let _ = self.disk.remove(&self.path(id));
         })?;
         self.segments.write().insert(id, Arc::clone(&active.segment));
@@ -332,7 +332,7 @@ impl ColdStore {
         Ok(())
     }
 
-    /// Makes the file of a segment, with room for `len` bytes.
+    /// Creates the file of a segment, with room for `len` bytes.
     fn create(
         &self,
         id: u32,
@@ -363,14 +363,14 @@ impl ColdStore {
         Ok(active)
     }
 
-    /// About how long a segment gets that is begun now.
+    /// Returns the approximate final length of a segment that begins now.
     fn segment_len_max(&self) -> u64 {
         let max = self.options.segment_size_bytes.min(SEGMENT_LEN_MAX);
         (self.figures().bytes / SEGMENT_PART).max(SEGMENT_LEN_MIN).min(max)
     }
 
-    /// Sets space aside for `len` more bytes, and for the rest of the segment if there is plenty. Values of other
-    /// segments may have that of the reserve.
+    /// Reserves space for `len` more bytes, and for the rest of the segment if there is plenty. Values of other
+    /// segments may use the reserve.
     fn set_aside(
         &self,
         active: &mut Active,
@@ -397,13 +397,13 @@ impl ColdStore {
     /// Reads the value at a location.
     ///
     /// # Errors
-    /// [`Error::Missing`] when the segment was removed, [`Error::Corrupt`] when what is there is
-    /// not what was written, or what the disk says.
+    /// [`Error::Missing`] when the segment was removed, [`Error::Corrupt`] when the value is damaged, or the error of
+    /// the disk.
     pub fn read<'b>(&self, location: ColdLocation, buf: &'b mut ColdBuffer) -> Result<&'b [u8]> {
         self.segment_of(location)?.read(location, buf)
     }
 
-    /// Reads for one thread, which does not wait for them.
+    /// Creates asynchronous reads for one thread.
     ///
     /// # Errors
     /// The system's error when it has no ring or no descriptor for it.
@@ -411,7 +411,7 @@ impl ColdStore {
         ColdReads::new(self, driver, &self.threads)
     }
 
-    /// The segment in which to read.
+    /// Returns the segment of a location.
     pub(super) fn segment_of(&self, location: ColdLocation) -> Result<Arc<ColdSegment>> {
         let found = self.segments.read().get(&location.segment).map(Arc::clone);
         let segment = found.ok_or_else(|| Error::Missing { path: self.path(location.segment) })?;
@@ -421,8 +421,8 @@ impl ColdStore {
         Ok(segment)
     }
 
-    /// Reads the values at many locations, with this many reads at the same time that the disk is busy: for
-    /// those who have nothing else to do meanwhile.
+    /// Reads the values at many locations, with enough concurrent reads to keep the disk busy. Blocks until all are
+    /// read.
     #[must_use]
     pub fn read_many(&self, locations: &[ColdLocation]) -> Vec<Result<Vec<u8>>> {
         let next = AtomicUsize::new(0);
@@ -460,12 +460,12 @@ impl ColdStore {
         }
     }
 
-    /// Segments in which nothing counts any more.
+    /// Returns the segments without live values.
     pub fn dead(&self) -> Vec<u32> {
         self.finished(|segment| segment.live() == 0)
     }
 
-    /// Segments with some live data, but less than `share`. The reserve is for a share of up to a half.
+    /// Returns the segments with some live data, but less than `share`. The reserve suits a share of up to a half.
     pub fn sparse(&self, share: f64) -> Vec<u32> {
         self.finished(|segment| {
             let live = segment.live();
@@ -473,8 +473,8 @@ impl ColdStore {
         })
     }
 
-    /// Of these segments, those that there is room to move values out of: as many as possible, the least to be moved
-    /// first.
+    /// Returns those of these segments whose values there is room to move: as many as possible, those with the least
+    /// live data first.
     pub fn movable(&self, ids: &[u32]) -> Vec<u32> {
         let held = self.writer.lock().reserve.bytes();
         let mut room = held.saturating_add(self.spare());
@@ -497,11 +497,11 @@ impl ColdStore {
         finished.filter(|segment| is_wanted(segment)).map(|segment| segment.id).collect()
     }
 
-    /// Removes segments of [`ColdStore::dead`]. No value in them may be asked for any
-    /// more, not even after a crash: what made them dead has to be durable.
+    /// Removes segments of [`ColdStore::dead`]. No value in them may be read any more, not even after a crash: the
+    /// changes that made them dead must be durable.
     ///
     /// # Errors
-    /// What the disk says. What was not removed is still one of [`ColdStore::dead`].
+    /// The error of the disk. Segments that were not removed stay in [`ColdStore::dead`].
     pub fn remove(&self, ids: &[u32]) -> Result<()> {
         for id in ids {
             let found = self.segments.read().get(id).map(Arc::clone);
@@ -518,8 +518,8 @@ impl ColdStore {
         Ok(())
     }
 
-    /// Makes the reserve as large as it should be, if there is space for it beside what is left to others: segments may
-    /// have been removed, and moved values may have taken it. [`ColdStore::leave_free`] comes first.
+    /// Restores the full reserve, if there is space for it besides the part to be left free: segments may have been
+    /// removed, and moved values may have used it. Call [`ColdStore::leave_free`] first.
     ///
     /// # Errors
     /// Failures of the disk.
@@ -537,7 +537,7 @@ impl ColdStore {
         *self.lock.lock() = None;
     }
 
-    /// Figures of now.
+    /// Returns the current figures.
     pub fn figures(&self) -> ColdFigures {
         let mut figures = ColdFigures::default();
         for segment in self.segments.read().values() {
@@ -559,19 +559,19 @@ impl std::fmt::Debug for ColdStore {
     }
 }
 
-/// Room for moving what counts in a segment of which less than half does.
+/// Returns the room for moving the live values of a segment of which less than half is live.
 fn room_for_half(segment_len: u64) -> u64 {
     if segment_len == 0 { 0 } else { room_for(segment_len / 2) }
 }
 
-/// Room for moving values of `live` bytes: an eighth of each page may be a gap, and some of the last page of each batch;
-/// and the header of a segment.
+/// Returns the room for moving values of `live` bytes. An eighth of each page may be a gap, and some of the last page
+/// of each batch; the header of a segment is added.
 fn room_for(live: u64) -> u64 {
     let page = DIRECT_ALIGNMENT as u64;
     (live + live / 6).next_multiple_of(page) + SEGMENT_HEADER_LEN + page
 }
 
-/// Writes `len` bytes, those beyond the end of `bytes` zero, at an address that direct I/O likes.
+/// Writes `len` bytes, padded with zeros after `bytes`, from an address aligned for direct I/O.
 fn write_pages(
     file: &dyn DiskFile,
     bytes: &mut Vec<u8>,
@@ -579,7 +579,7 @@ fn write_pages(
     offset: u64,
 ) -> std::io::Result<()> {
     let used = bytes.len();
-    // Room for moving the beginning to an aligned address.
+    // The extra room allows the beginning to move to an aligned address.
     bytes.resize(len + DIRECT_ALIGNMENT, 0);
     let pad = match file.is_direct() {
         true => bytes.as_ptr().align_offset(DIRECT_ALIGNMENT),
@@ -601,7 +601,7 @@ pub(super) fn lock(disk: &dyn Disk, dir: &Path) -> Result<Box<dyn DiskLock>> {
     })
 }
 
-/// The segments in a directory. What is called otherwise is not ours.
+/// Returns the segments in a directory. Files with other names are not ours.
 pub(super) fn list(disk: &dyn Disk, dir: &Path) -> Result<Vec<(u32, PathBuf)>> {
     let paths = disk.list(dir).map_err(|e| Error::io("list", dir, e))?;
     let number = |path: &Path| {

@@ -1,9 +1,9 @@
 //! Spare file descriptors for the log.
 //!
 //! Connections and readers can exhaust a process's descriptors, and the log could then not open its next file
-//! although the disk is fine. So a few descriptors are held open on the null device. When opening a file for
-//! writing finds none left, one of them is given up. When such a file is closed, `dup3` returns its number to
-//! the null device in one step, so no other thread takes it in between.
+//! although the disk is fine. So a few descriptors are kept open on the null device. If opening a file for
+//! writing finds none left, one of them is closed. When such a file is closed, `dup3` returns its number to
+//! the null device in one step, so that no other thread takes it in between.
 
 use parking_lot::Mutex;
 use rustix::fs::{self, Mode, OFlags};
@@ -11,18 +11,18 @@ use rustix::io::{DupFlags, Errno};
 use std::fs::File;
 use std::os::fd::OwnedFd;
 
-/// A store has two or three files open for a moment when it begins a segment and replaces its
-/// manifest. Between giving one up and using it another thread may be faster, hence some more.
+/// Number of spare descriptors. A store has two or three files open for a moment when it begins a segment and
+/// replaces its manifest. Some more are kept because another thread may take a closed one first.
 const KEPT: usize = 8;
 
-/// They belong to the process, as the limit does, and so does the lock.
+/// The reserve of the process. The limit and the locks belong to the process too.
 static RESERVE: Reserve = Reserve { kept: Mutex::new(Vec::new()) };
 
 struct Reserve {
     kept: Mutex<Vec<OwnedFd>>,
 }
 
-/// Takes as many descriptors as are to be kept back, if there are so many.
+/// Fills the reserve, as far as descriptors are available.
 pub(super) fn fill() {
     RESERVE.fill(null);
 }
@@ -30,12 +30,12 @@ pub(super) fn fill() {
 /// Opens something for writing, with a descriptor of the reserve if there is no other.
 ///
 /// # Errors
-/// What `open` says; that there is no descriptor only when the reserve is used up.
+/// The error of `open`; a lack of descriptors only when the reserve is used up.
 pub(super) fn open<T>(open: impl FnMut() -> Result<T, Errno>) -> Result<T, Errno> {
     RESERVE.open(open)
 }
 
-/// Closes a file. If the reserve lacks a descriptor it gets this one.
+/// Closes a file. Keeps its descriptor if the reserve lacks one.
 pub(super) fn close(file: File) {
     RESERVE.close(file.into());
 }
@@ -58,7 +58,7 @@ impl Reserve {
             match open() {
                 Err(errno @ (Errno::MFILE | Errno::NFILE)) => {
                     let mut kept = self.kept.lock();
-                    // The last one is needed to make others of it.
+                    // The last one is needed as the source of duplicates.
                     if kept.len() < 2 {
                         return Err(errno);
                     }
@@ -91,7 +91,7 @@ mod tests {
         reserve.fill(null);
         assert_eq!(reserve.kept.lock().len(), KEPT);
         let held = || KEPT - reserve.kept.lock().len();
-        // A process at its limit: it opens as much as was closed.
+        // A process at its limit can open as many descriptors as it closes.
         let opened = Cell::new(0);
         let at_limit = || {
             if opened.get() == held() {
@@ -107,7 +107,7 @@ mod tests {
         files.push(reserve.open(at_limit).unwrap());
         files.into_iter().for_each(|file| reserve.close(file));
         assert_eq!(reserve.kept.lock().len(), KEPT);
-        // Other failures do not matter here.
+        // Other failures do not use the reserve.
         assert_eq!(reserve.open(|| Err::<(), _>(Errno::NOSPC)).unwrap_err(), Errno::NOSPC);
         assert_eq!(reserve.kept.lock().len(), KEPT);
     }

@@ -6,8 +6,8 @@
 //! * This program accesses the memory through atomic words only. The kernel, other threads and other
 //!   processes that map the file see old or new words, never undefined behaviour.
 //!
-//! Not defended against: truncating the file while it is mapped. Touching a missing page kills the process
-//! (`SIGBUS`), as for every program that maps files.
+//! There is no protection against truncating the file while it is mapped. Touching a missing page kills the
+//! process (`SIGBUS`), as for every program that maps files.
 #![allow(unsafe_code, reason = "mapping memory; the invariants are above")]
 
 use super::{DiskFile, DiskMap};
@@ -30,7 +30,7 @@ unsafe impl Send for OsMap {}
 unsafe impl Sync for OsMap {}
 
 impl OsMap {
-    /// Maps `bytes` bytes, which the file must have.
+    /// Maps the first `bytes` bytes of a file, which must be that long.
     pub(super) fn new(file: &File, bytes: usize) -> io::Result<Self> {
         assert!(bytes > 0 && bytes.is_multiple_of(8), "a mapping has whole words");
         let (protection, flags) = (ProtFlags::READ | ProtFlags::WRITE, MapFlags::SHARED);
@@ -63,7 +63,7 @@ impl DiskMap for OsMap {
         let store = |word: &AtomicU64, chunk: &[u8; 8]| {
             word.store(u64::from_ne_bytes(*chunk), Ordering::Relaxed);
         };
-        // Atomics are not vectorized. Four at a time are half the work of one by one.
+        // Atomics are not vectorized. Four at a time take half as long as one by one.
         let (fours, rest) = self.words(offset, bytes.len()).as_chunks::<4>();
         let (four_chunks, rest_chunks) = bytes.as_chunks::<8>().0.as_chunks::<4>();
         for (words, chunks) in fours.iter().zip(four_chunks) {
@@ -79,7 +79,7 @@ impl DiskMap for OsMap {
 
     fn write_twice(&self, offset: usize, word: [u8; 8]) {
         let words = self.words(offset, 16);
-        // Behind the bytes that the word speaks of, should the process die in between.
+        // The fence orders the mark after the bytes that it covers, in case the process dies in between.
         compiler_fence(Ordering::Release);
         words[0].store(u64::from_ne_bytes(word), Ordering::Relaxed);
         compiler_fence(Ordering::Release);

@@ -1,7 +1,7 @@
 //! The real file system, through Linux system calls.
 //!
 //! Short reads and writes are continued, interrupted calls repeated. Direct I/O falls back to ordinary reads
-//! where the file system refuses it ([`DiskFile::is_direct`]).
+//! if the file system refuses it ([`DiskFile::is_direct`]).
 
 use super::descriptors;
 use super::map::OsMap;
@@ -22,7 +22,7 @@ use std::sync::Arc;
 pub struct OsDisk;
 
 struct OsFile {
-    /// There until the file is dropped.
+    /// `Some` until the handle is dropped.
     file: Option<File>,
     direct: bool,
     writable: bool,
@@ -50,13 +50,13 @@ impl DiskLock for OsLock {}
 
 impl Drop for OsLock {
     fn drop(&mut self) {
-        // Closing is not enough when another thread is just starting a process: until that has
-        // closed its copy of the descriptor, the lock would stay.
+        // Closing is not enough while another thread is starting a process: that process has a copy of the
+        // descriptor until it executes, and the lock would stay until then.
         let _ = fs::flock(&self.0, FlockOperation::Unlock);
     }
 }
 
-/// The kernel takes at most this many buffers in one call (`UIO_MAXIOV`).
+/// Maximum number of buffers that the kernel takes in one call (`UIO_MAXIOV`).
 const BUFFERS_PER_CALL: usize = 1024;
 
 impl Disk for OsDisk {
@@ -79,7 +79,7 @@ impl Disk for OsDisk {
         let opened = if writable { descriptors::open(open) } else { open() };
         match opened {
             Ok(fd) => Ok(Arc::new(OsFile { file: Some(fd.into()), direct, writable })),
-            // Some file systems know no direct I/O; what was asked for is only a faster way.
+            // Some file systems do not support direct I/O, which is only faster.
             Err(Errno::INVAL) if mode == OpenMode::Direct => self.open(path, OpenMode::ReadOnly),
             Err(Errno::INVAL) if direct => self.open(path, OpenMode::Existing),
             Err(errno) => Err(errno.into()),
@@ -116,7 +116,7 @@ impl Disk for OsDisk {
     }
 
     fn sync_dir(&self, dir: &Path) -> io::Result<()> {
-        // A name was changed before, so a lack of descriptors here could not be taken back.
+        // A name was changed before, so a failure here for lack of descriptors could not be undone.
         let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC;
         let dir = File::from(descriptors::open(|| fs::open(dir, flags, Mode::empty()))?);
         let synced = dir.sync_all();
@@ -128,7 +128,7 @@ impl Disk for OsDisk {
         let flags = OFlags::RDWR | OFlags::CREATE | OFlags::CLOEXEC | OFlags::NOFOLLOW;
         let fd = fs::open(path, flags, Mode::from_raw_mode(0o600))?;
         fs::flock(&fd, FlockOperation::NonBlockingLockExclusive)?;
-        // A store is being opened, which will want to write.
+        // A store is being opened, which will need to write.
         descriptors::fill();
         Ok(Box::new(OsLock(fd.into())))
     }
@@ -140,8 +140,8 @@ impl Disk for OsDisk {
     }
 
     fn entropy(&self) -> u64 {
-        // The standard library draws the keys of a `RandomState` from the operating system once
-        // a thread and hands out a different pair each time; hashing nothing exposes 64 bits.
+        // The standard library draws the keys of a `RandomState` from the operating system once per thread
+        // and hands out a different pair each time; hashing nothing exposes 64 bits.
         std::hash::RandomState::new().hash_one(std::process::id())
     }
 }
@@ -167,7 +167,7 @@ impl DiskFile for OsFile {
     fn read_to_vec(&self, len: usize, offset: u64) -> io::Result<Vec<u8>> {
         let mut bytes = Vec::with_capacity(len);
         while bytes.len() < len {
-            // The vector may have got more room than it was asked for, and then more is read.
+            // The vector may have a larger capacity than requested, and then more is read.
             let position = offset + bytes.len() as u64;
             match rustix::io::pread(self.file(), spare_capacity(&mut bytes), position) {
                 Ok(0) => break,
@@ -222,7 +222,7 @@ impl DiskFile for OsFile {
     }
 
     fn expect_random_reads(&self) {
-        // Only advice: a kernel that ignores it reads ahead needlessly, with the same result.
+        // This is only advice: a kernel that ignores it reads ahead needlessly, with the same result.
         let _ = fs::fadvise(self.file(), 0, None, Advice::Random);
     }
 

@@ -1,7 +1,7 @@
-//! A copy-on-write view of a real disk: writes stay in memory. Opening a store on it tells whether the store
-//! can be opened, without changing it.
+//! A copy-on-write view of a real disk: writes stay in memory. So a store can be opened for a check without
+//! changing it.
 //!
-//! A file opened for writing is read into memory whole; a store has few of these, of bounded size.
+//! A file opened for writing is read into memory completely; a store has few of these, of bounded size.
 
 use std::collections::{BTreeMap, HashMap};
 use std::io::{self, ErrorKind, IoSlice};
@@ -12,7 +12,7 @@ use parking_lot::Mutex;
 
 use super::{Disk, DiskFile, DiskLock, DiskMap, OpenMode, OsDisk};
 
-/// The operating system's files with changes that only its user sees.
+/// The operating system's files with private changes.
 #[derive(Default)]
 pub struct OverlayDisk {
     state: Mutex<Changes>,
@@ -20,21 +20,21 @@ pub struct OverlayDisk {
 
 #[derive(Default)]
 struct Changes {
-    /// What has become of a name: another file, or none.
+    /// Changed names: another file, or none.
     names: BTreeMap<PathBuf, Option<Arc<OverlayFile>>>,
-    /// Directories that were made, or removed.
+    /// Directories that were created (true) or removed.
     dirs: HashMap<PathBuf, bool>,
 }
 
 impl OverlayDisk {
-    /// Nothing has changed yet.
+    /// Creates a view without changes.
     pub fn new() -> Self {
         Self::default()
     }
 }
 
 impl Changes {
-    /// A file for writing.
+    /// Returns a private copy of a file for writing.
     fn own(&mut self, path: &Path) -> io::Result<Arc<OverlayFile>> {
         match self.names.get(path) {
             Some(Some(file)) => Ok(Arc::clone(file)),
@@ -137,7 +137,7 @@ impl Disk for OverlayDisk {
         Ok(())
     }
 
-    /// A lock of the real disk, unless the file is not there: then it is not locked, and none is made.
+    /// Takes a lock of the real disk. If the file does not exist, it is not locked and not created.
     fn lock(&self, path: &Path) -> io::Result<Box<dyn DiskLock>> {
         struct Nobodys;
         impl DiskLock for Nobodys {}

@@ -1,12 +1,12 @@
-//! A disk in memory that behaves as badly as a disk may.
+//! A simulated disk in memory that fails in all the ways in which a disk may.
 //!
 //! A seed and the calls made determine everything, so failures are reproducible.
 //!
-//! * **Death of the process** ([`Moment::after_kill`]): every completed call has happened; of the
-//!   write in flight, a prefix may have.
-//! * **Power cut** ([`Moment::after_power_cut`]): what was synced survives. Of later writes, each 512-byte
-//!   sector survives or not independently; a file's length follows its surviving sectors. Of the creations,
-//!   renames and removals since the last `sync_dir`, a prefix or an arbitrary subset happened.
+//! * **Death of the process** ([`Moment::after_kill`]): every completed call has happened; of the write in
+//!   flight, a prefix may have.
+//! * **Power cut** ([`Moment::after_power_cut`]): synced data survives. Of later writes, each 512-byte sector
+//!   survives or not independently; a file's length follows its surviving sectors. Of the creations, renames and
+//!   removals since the last `sync_dir`, a prefix or an arbitrary subset happened.
 //! * **Mapped files** are never synced: a kill keeps all stores, a power cut any sectors of any of them. Each
 //!   store counts as a call.
 //! * **Faults**: chosen calls fail with EIO, the disk has a capacity, bits can be flipped.
@@ -28,7 +28,7 @@ const SECTOR: u64 = 512;
 pub enum Fault {
     /// Reading from a file.
     Read,
-    /// Writing to a file; a prefix of the data is written all the same.
+    /// Writing to a file; a prefix of the data is still written.
     Write,
     /// Making a file durable.
     Sync,
@@ -44,7 +44,7 @@ pub enum Fault {
     Truncate,
 }
 
-/// An in-memory file system with a will of its own. Clones share it.
+/// An in-memory file system with injected failures. Clones share it.
 #[derive(Clone)]
 pub struct SimDisk(Arc<Mutex<Sim>>);
 
@@ -52,25 +52,25 @@ struct Sim {
     files: Files,
     locks: HashSet<PathBuf>,
     random: Random,
-    /// Calls that change something, so far.
+    /// Number of changing calls so far.
     calls: u64,
     halt_at: Option<u64>,
-    /// Kind of call, how many pass before, and the number of the error.
+    /// Kind of call, number of calls to skip, and the error number.
     faults: Vec<(Fault, u64, i32)>,
     capacity: Option<u64>,
     history: Option<Vec<Moment>>,
-    /// The moment before the call of this number is kept.
+    /// Number of the call before which a moment is kept.
     moment_at: Option<u64>,
     moment: Option<Moment>,
     trace: Option<Vec<String>>,
 }
 
-/// The disk as it stood just before one call, and that call if it was a write.
+/// The disk just before one call, and that call if it was a write.
 #[derive(Clone)]
 pub struct Moment {
     files: Files,
     in_flight: Option<(usize, FileOp)>,
-    /// How many changing calls had completed.
+    /// Number of changing calls completed.
     pub calls: u64,
 }
 
@@ -87,7 +87,7 @@ struct Inode {
     data: Vec<u8>,
     durable: Vec<u8>,
     pending: Vec<FileOp>,
-    /// Space is set aside up to here.
+    /// End of the reserved space.
     reserved: u64,
 }
 
@@ -105,7 +105,7 @@ enum NameOp {
 }
 
 impl SimDisk {
-    /// An empty disk whose randomness follows from `seed`.
+    /// Creates an empty disk. All randomness follows from `seed`.
     pub fn new(seed: u64) -> Self {
         Self::with_files(Files::default(), seed)
     }
@@ -126,45 +126,45 @@ impl SimDisk {
         })))
     }
 
-    /// From now on keeps a [`Moment`] for every changing call.
+    /// Keeps a [`Moment`] for every changing call from now on.
     pub fn record_history(&self) {
         self.0.lock().history = Some(Vec::new());
     }
 
-    /// The moments recorded so far, oldest first.
+    /// Returns the moments recorded so far, oldest first.
     pub fn take_history(&self) -> Vec<Moment> {
         self.0.lock().history.take().unwrap_or_default()
     }
 
-    /// Keeps the [`Moment`] before the changing call that follows when `calls` have been made, and no
-    /// other. That costs less than to record them all.
+    /// Keeps only the [`Moment`] before the changing call that follows after `calls` calls. This costs less than
+    /// recording them all.
     pub fn keep_moment(&self, calls: u64) {
         let mut sim = self.0.lock();
         sim.moment_at = Some(calls);
         sim.moment = None;
     }
 
-    /// That moment, once it has come.
+    /// Returns that moment, once it has come.
     pub fn take_moment(&self) -> Option<Moment> {
         self.0.lock().moment.take()
     }
 
-    /// From now on notes every changing call as a line of text.
+    /// Records every changing call as a line of text from now on.
     pub fn record_trace(&self) {
         self.0.lock().trace = Some(Vec::new());
     }
 
-    /// The lines noted so far.
+    /// Returns the lines recorded so far.
     pub fn take_trace(&self) -> Vec<String> {
         self.0.lock().trace.take().unwrap_or_default()
     }
 
-    /// How many changing calls have been made.
+    /// Returns the number of changing calls made.
     pub fn calls(&self) -> u64 {
         self.0.lock().calls
     }
 
-    /// The disk as it stands now.
+    /// Returns the disk as it is now.
     pub fn now(&self) -> Moment {
         let sim = self.0.lock();
         Moment { files: sim.files.clone(), in_flight: None, calls: sim.calls }
@@ -175,43 +175,43 @@ impl SimDisk {
         self.0.lock().halt_at = Some(calls);
     }
 
-    /// Fails one call of the given kind with EIO, after letting `skip` of them pass.
+    /// Fails one call of the given kind with EIO, after skipping `skip` of them.
     pub fn inject(&self, fault: Fault, skip: u64) {
         self.inject_os_error(fault, skip, libc::EIO);
     }
 
-    /// As [`SimDisk::inject`], with the error of the operating system that has this number.
+    /// Fails a call as [`SimDisk::inject`] does, with this error number of the operating system.
     pub fn inject_os_error(&self, fault: Fault, skip: u64, code: i32) {
         self.0.lock().faults.push((fault, skip, code));
     }
 
-    /// Lets calls succeed again that were to fail and were not made yet.
+    /// Removes all injected failures that have not happened yet.
     pub fn clear_faults(&self) {
         self.0.lock().faults.clear();
     }
 
-    /// Limits the bytes all files may have together; `None` lifts the limit.
+    /// Limits the bytes of all files together; `None` removes the limit.
     pub fn set_capacity(&self, bytes: Option<u64>) {
         self.0.lock().capacity = bytes;
     }
 
-    /// Bytes all files have together.
+    /// Returns the bytes of all files together.
     pub fn used(&self) -> u64 {
         self.0.lock().files.used()
     }
 
-    /// The names of all files.
+    /// Returns the names of all files.
     pub fn paths(&self) -> Vec<PathBuf> {
         self.0.lock().files.names.keys().cloned().collect()
     }
 
-    /// The content of a file, `None` when there is none of this name.
+    /// Returns the content of a file, `None` if it does not exist.
     pub fn content(&self, path: &Path) -> Option<Vec<u8>> {
         let sim = self.0.lock();
         sim.files.names.get(path).map(|&inode| sim.files.inodes[inode].data.clone())
     }
 
-    /// Puts a file on the disk, durably, whatever was there.
+    /// Puts a file on the disk durably, replacing an existing one.
     pub fn set_content(&self, path: &Path, data: Vec<u8>) {
         let mut sim = self.0.lock();
         let inode = sim.files.inodes.len();
@@ -242,7 +242,7 @@ impl SimDisk {
 }
 
 impl Moment {
-    /// The disk a restarted process finds when the machine went on running.
+    /// Returns the disk that a restarted process finds when the machine went on running.
     pub fn after_kill(&self, seed: u64) -> SimDisk {
         let mut random = Random(seed);
         let mut files = self.files.clone();
@@ -253,7 +253,7 @@ impl Moment {
         SimDisk::with_files(files, random.next())
     }
 
-    /// The disk a restarted machine finds.
+    /// Returns the disk that a restarted machine finds.
     pub fn after_power_cut(&self, seed: u64) -> SimDisk {
         let mut random = Random(seed);
         let mut files = self.files.clone();
@@ -286,7 +286,7 @@ impl Files {
     fn cut_power(&mut self, random: &mut Random) {
         let mut names = std::mem::take(&mut self.durable_names);
         let ops = std::mem::take(&mut self.pending_names);
-        // Journaling file systems keep a prefix; the standard promises not even that.
+        // Journaling file systems keep a prefix; the standard does not guarantee even that.
         let prefix = random.chance(1, 2).then(|| random.below(ops.len() as u64 + 1) as usize);
         for (i, op) in ops.iter().enumerate() {
             if prefix.map_or_else(|| random.chance(1, 2), |prefix| i < prefix) {
@@ -334,7 +334,7 @@ impl Inode {
 
     fn cut_power(&mut self, random: &mut Random) {
         let mut data = std::mem::take(&mut self.durable);
-        // How much survives differs from cut to cut, from nearly nothing to nearly everything.
+        // The surviving part differs between power cuts, from nearly nothing to nearly everything.
         let kept_of_8 = random.below(9);
         for op in std::mem::take(&mut self.pending) {
             for part in op.sectors() {
@@ -348,8 +348,8 @@ impl Inode {
     }
 }
 
-/// Sets the length of a file; what is new is zero. Zeros come from the allocator: without optimization, filling a
-/// reserve of megabytes byte by byte would be most of what tests of crashes do.
+/// Sets the length of a file; new bytes are zero. Zeros come from the allocator: without optimization, filling a
+/// reserve of megabytes byte by byte would take most of the time of crash tests.
 fn set_len(data: &mut Vec<u8>, len: usize) {
     if len <= data.len() {
         data.truncate(len);
@@ -375,7 +375,7 @@ impl FileOp {
         }
     }
 
-    /// What may be there when the process dies during the call.
+    /// Returns a state that may remain when the process dies during the call.
     fn torn(&self, random: &mut Random) -> FileOp {
         match self {
             FileOp::Write(offset, bytes) => {
@@ -386,7 +386,7 @@ impl FileOp {
         }
     }
 
-    /// The parts a power cut keeps or loses separately.
+    /// Splits the operation into parts that a power cut keeps or loses separately.
     fn sectors(self) -> Vec<FileOp> {
         let FileOp::Write(mut offset, bytes) = self else { return vec![self] };
         let mut rest = &bytes[..];
@@ -403,7 +403,7 @@ impl FileOp {
 }
 
 impl Sim {
-    /// Counts a changing call, notes it, and fails it if that was asked for.
+    /// Counts and records a changing call, and fails it if a fault was injected.
     fn begin(
         &mut self,
         fault: Fault,
@@ -414,7 +414,7 @@ impl Sim {
         self.fault(fault)
     }
 
-    /// Counts a changing call and notes it.
+    /// Counts and records a changing call.
     fn count(
         &mut self,
         line: impl FnOnce() -> String,
@@ -671,7 +671,7 @@ impl DiskMap for SimMap {
         let mut sim = self.disk.0.lock();
         let op = FileOp::Write(offset as u64, bytes.into());
         let line = || format!("store {} {offset}+{}", self.name, bytes.len());
-        // A dead process stores nothing, and notices nothing.
+        // A dead process stores nothing and gets no error.
         if sim.count(line, Some((self.inode, op.clone()))).is_ok() {
             sim.files.inodes[self.inode].apply(op);
         }
@@ -684,7 +684,7 @@ impl DiskMap for SimMap {
     }
 }
 
-/// SplitMix64: small, and enough to choose among mishaps.
+/// SplitMix64: small, and good enough to choose failures.
 struct Random(u64);
 
 impl Random {

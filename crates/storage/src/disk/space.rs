@@ -1,4 +1,4 @@
-//! Reserving disk space without taking all there is.
+//! Reserves disk space without taking all of it.
 
 use super::{Disk, DiskFile};
 use std::io::{self, ErrorKind};
@@ -7,21 +7,21 @@ use std::path::Path;
 /// The space of a device.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Space {
-    /// Bytes of the device.
+    /// Size of the device in bytes.
     pub total: u64,
-    /// Bytes that can be written.
+    /// Number of bytes that can still be written.
     pub free: u64,
 }
 
-/// At most this part of what is free is set aside at once, beyond what is needed. So a device that is
-/// nearly full is divided among all who write, in ever smaller pieces.
+/// Divisor of the free space: at most this part is reserved at once beyond the needed bytes. So a
+/// nearly full device is divided among all writers, in ever smaller pieces.
 const FREE_PART: u64 = 8;
 
-/// Sets the space of a file in `dir` aside, of which it has `reserved`: up to `wanted`, or as much of
-/// that as is decent, but up to `needed` in any case. Returns up to where.
+/// Reserves space for a file in `dir`, which already has `reserved`: up to `wanted`, or as much of it
+/// as [`decent`] allows, but at least up to `needed`. Returns the new end of the reserved space.
 ///
 /// # Errors
-/// When there is no space for what is needed.
+/// When there is no space for `needed`.
 pub fn reserve(
     disk: &dyn Disk,
     dir: &Path,
@@ -32,7 +32,7 @@ pub fn reserve(
 ) -> io::Result<u64> {
     let generous = decent(disk, dir, reserved, needed, wanted);
     match file.reserve(generous) {
-        // What is free may be less by now, or less for this user.
+        // The free space may be smaller by now, or smaller for this user.
         Err(e) if is_full(&e) && generous > needed => {
             file.reserve(needed)?;
             Ok(needed)
@@ -41,14 +41,14 @@ pub fn reserve(
     }
 }
 
-/// Up to where it is decent to set space aside for a file that has `reserved`, wants `wanted` and
-/// needs `needed`.
+/// Returns the end up to which space may be reserved for a file that has `reserved`, wants `wanted`
+/// and needs `needed`.
 pub fn decent(disk: &dyn Disk, dir: &Path, reserved: u64, needed: u64, wanted: u64) -> u64 {
     let free = disk.space(dir).map_or(u64::MAX, |space| space.free);
     wanted.min(reserved.saturating_add(free / FREE_PART)).max(needed)
 }
 
-/// Whether a device, or a quota on it, is full.
+/// Returns true if a device, or a quota on it, is full.
 pub fn is_full(error: &io::Error) -> bool {
     matches!(error.kind(), ErrorKind::StorageFull | ErrorKind::QuotaExceeded)
 }

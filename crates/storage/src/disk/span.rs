@@ -1,8 +1,8 @@
-//! Reading a part of a file, direct or buffered as its handle requires.
+//! Reads a part of a file, direct or buffered as its handle requires.
 
 use super::{DIRECT_ALIGNMENT, DiskFile};
 
-/// Bytes that were read, at some place of a buffer.
+/// The bytes from `start` to `end` of a buffer, as read.
 #[derive(Default)]
 pub struct ReadBuf {
     pub bytes: Vec<u8>,
@@ -15,26 +15,26 @@ impl ReadBuf {
         &self.bytes[self.start..self.end]
     }
 
-    /// Room for `len` bytes. Only what the buffer never had is zeroed: what is read afterwards
-    /// replaces the rest.
+    /// Returns room for `len` bytes. Only memory that the buffer never had is zeroed: later reads
+    /// replace the rest.
     fn room(&mut self, len: usize) -> &mut [u8] {
         if self.bytes.len() < len {
-            // A new vector of zeros comes from the system as such; growing would write them.
+            // A new vector of zeros comes zeroed from the system; growing would write the zeros.
             self.bytes = vec![0; len];
         }
         &mut self.bytes
     }
 }
 
-/// What to read in order to have some bytes of a file: the bytes themselves, or the blocks around
-/// them where the handle wants everything aligned.
+/// Range to read for some bytes of a file: the bytes themselves, or the blocks around them if the
+/// handle requires alignment.
 #[derive(Clone, Copy, Debug)]
 pub struct Span {
-    /// Where reading begins.
+    /// Offset of the range.
     pub first: u64,
-    /// How much is read.
+    /// Length of the range.
     pub len: usize,
-    /// What is wanted: this many bytes, behind so many that are not.
+    /// Number of wanted bytes, which begin after `skip` others.
     wanted: usize,
     skip: usize,
     is_aligned: bool,
@@ -52,7 +52,7 @@ impl Span {
         Span { first, len, wanted, skip, is_aligned: true }
     }
 
-    /// The part of the buffer to read into.
+    /// Returns the part of the buffer to read into.
     pub fn room<'b>(&self, buf: &'b mut ReadBuf) -> &'b mut [u8] {
         buf.start = 0;
         let bytes = buf.room(self.len + if self.is_aligned { DIRECT_ALIGNMENT } else { 0 });
@@ -61,7 +61,7 @@ impl Span {
         &mut buf.bytes[pad..pad + self.len]
     }
 
-    /// Leaves in the buffer what is wanted of the `read` bytes at the beginning of the room.
+    /// Reduces the buffer to the wanted part of the `read` bytes.
     pub fn cut(&self, buf: &mut ReadBuf, read: usize) {
         let start = buf.start + self.skip;
         let end = start + read.saturating_sub(self.skip).min(self.wanted);
@@ -69,7 +69,7 @@ impl Span {
     }
 }
 
-/// Reads `len` bytes, or fewer at the end of the file, in the way that the handle wants.
+/// Reads `len` bytes, or fewer at the end of the file, as the handle requires.
 pub fn read_span(
     file: &dyn DiskFile,
     offset: u64,

@@ -1,23 +1,23 @@
 //! Appending to a shard's log.
 //!
-//! Under the shard's lock a write gets its sequence numbers and its offset, is copied into the tail and applied
-//! to the index. That takes no system call, unless the tail or the segment is full, or the segment needs more
-//! reserved space.
+//! Under the shard's lock a write gets its sequence numbers and its offset, is copied into the tail and applied to
+//! the index. This takes no system call, unless the tail or the segment is full, or the segment needs more reserved
+//! space.
 //!
 //! * When the tail is full, the writer flushes it, or waits for the writer that does.
 //! * A write longer than half the tail goes directly to the segment, with the shard locked.
 //!
-//! The lock can also be held alone ([`Appender::lock`]): batches over several shards, snapshots and closing keep
-//! writers out that way.
+//! The lock can also be taken without a write ([`Appender::lock`]): batches over several shards, snapshots and
+//! closing exclude writers that way.
 //!
-//! Lock order: a shard's `flush` before any `head`; `head`s by ascending shard. No thread that waits for
-//! the disk holds a `head`, except for a long write and for a new segment.
+//! Lock order: a shard's `flush` before any `head`; `head`s by ascending shard. No thread that waits for the disk
+//! holds a `head`, except for a long write and for a new segment.
 //!
 //! Invariants:
-//! * The pieces of the log in `runs` follow each other; all but the last are closed.
+//! * The parts of the log in `runs` follow each other; all but the last are closed.
 //! * `end` is never more than a ring's length above `flushed`.
-//! * `room_end` is 0 while no segment is open. All that it is computed from only grows while one is.
-//! * `block` is the one that the next write begins in, or ends at or before that.
+//! * `room_end` is 0 while no segment is open. While one is, all inputs of its computation only grow.
+//! * `block` is the block in which the next write begins, or an earlier one.
 
 use super::files::Owner;
 use super::flush::Flush;
@@ -34,15 +34,15 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering, fence};
 use std::time::{Duration, Instant};
 
-/// How long a writer waits for room before it looks whether the store still takes writes.
+/// Interval in which a waiting writer checks that the store still accepts writes.
 const LOOK_AGAIN: Duration = Duration::from_millis(10);
 
-/// Where a write was appended.
+/// Location of an appended write.
 pub struct Appended<'a> {
     pub segment: &'a Arc<Segment>,
-    /// Where the write's bytes begin in the segment.
+    /// Offset of its first byte in the segment.
     pub offset: u64,
-    /// Number of its first record.
+    /// Sequence number of its first record.
     pub seq: u64,
 }
 
@@ -50,48 +50,48 @@ pub struct Appended<'a> {
 pub struct Appender {
     pub(super) number: u32,
     pub(super) geometry: Geometry,
-    /// Whether segments are written past the page cache.
+    /// True if segments are written with direct I/O.
     pub(super) direct_writes: bool,
     pub(super) head: Mutex<Head>,
-    /// Told when blocks were flushed, or could not be.
+    /// Signals that blocks were flushed, or could not be.
     pub(super) room: Condvar,
     pub(super) flush: Mutex<Flush>,
-    /// Everything before this is in segments, and its slots are free. Whole blocks.
+    /// End of the flushed part, in whole blocks: everything before it is in segments, and its slots are free.
     pub(super) flushed: AtomicU64,
     pub(super) sync: SyncGroup,
-    /// The longest wait of a writer for the disk, since [`Appender::take_longest_wait`].
+    /// Longest wait of a writer for the disk since the last [`Appender::take_longest_wait`].
     longest_wait_nanos: AtomicU64,
 }
 
-/// Where the log ends.
+/// State at the end of the log.
 #[derive(Default)]
 pub struct Head {
     pub(super) tail: Option<Arc<Tail>>,
     pub(super) runs: VecDeque<Run>,
     pub(super) end: LogOffset,
-    /// Up to here writes fit into the segment being written, its space that is set aside, and the tail.
+    /// Offset up to which writes fit into the current segment, its reserved space, and the tail.
     room_end: LogOffset,
-    /// Remembered, since finding it takes divisions.
+    /// Current block, cached because computing it takes divisions.
     block: OpenBlock,
 }
 
-/// A piece of the log: a segment.
+/// A part of the log in one segment.
 #[derive(Clone)]
 pub(super) struct Run {
     pub(super) segment: Arc<Segment>,
     pub(super) base: LogOffset,
-    /// Where it ends, once nothing will be appended.
+    /// Its end, once nothing will be appended.
     pub(super) closed: Option<LogOffset>,
 }
 
-/// What came of trying to append.
+/// Result of an attempt to append.
 enum Tried {
     Put(LogOffset),
-    /// There is no room while no more than this is flushed.
+    /// There is no room until more than this is flushed.
     Full {
         flushed: LogOffset,
     },
-    /// It does not fit into a tail.
+    /// The write does not fit into a tail.
     TooLong,
 }
 
@@ -100,7 +100,7 @@ impl Head {
         self.runs.back().filter(|run| run.closed.is_none())
     }
 
-    /// Ends the segment being written and returns it.
+    /// Closes the current segment and returns it.
     pub(crate) fn close_run(&mut self) -> Option<Arc<Segment>> {
         let end = self.end;
         let run = self.runs.back_mut().filter(|run| run.closed.is_none())?;
@@ -125,12 +125,12 @@ impl Appender {
         }
     }
 
-    /// The longest wait of a writer for the disk, since this was called last.
+    /// Returns the longest wait of a writer for the disk since the last call.
     pub(crate) fn take_longest_wait(&self) -> Duration {
         Duration::from_nanos(self.longest_wait_nanos.swap(0, Ordering::Relaxed))
     }
 
-    /// Does what a writer waits for.
+    /// Runs work that a writer waits for, and records its duration.
     fn timed<R>(&self, work: impl FnOnce() -> R) -> R {
         let begun = Instant::now();
         let done = work();
@@ -139,12 +139,12 @@ impl Appender {
         done
     }
 
-    /// Keeps all other threads from appending until the guard is dropped.
+    /// Prevents all other threads from appending until the guard is dropped.
     pub fn lock(&self) -> MutexGuard<'_, Head> {
         self.head.lock()
     }
 
-    /// Ends the segment being written, if that is wanted: what follows goes to another one.
+    /// Closes the current segment if `wanted` returns true, so that later records go to another one.
     pub fn close_run_if(&self, owner: &impl Owner, wanted: impl Fn(&Segment) -> bool) -> bool {
         let mut head = self.head.lock();
         let is_wanted = head.open_run().is_some_and(|run| wanted(&run.segment));
@@ -154,13 +154,12 @@ impl Appender {
         is_wanted
     }
 
-    /// Where the log ends.
+    /// Returns the end of the log.
     pub fn end(&self) -> LogOffset {
         self.head.lock().end
     }
 
-    /// Appends a write and returns where the log ends behind it. `apply` is called once, under the
-    /// lock.
+    /// Appends a write and returns the end of the log after it. `apply` is called once, under the lock.
     pub fn append(
         &self,
         owner: &impl Owner,
@@ -187,8 +186,8 @@ impl Appender {
         }
     }
 
-    /// As [`Self::append`], while no other writer can append to any of the `appenders`, which are in
-    /// ascending order; this one is the one with number `home` among them.
+    /// Appends as [`Self::append`] does, while no other writer can append to any of the `appenders`, which are in
+    /// ascending order. The write goes to the one at index `home`.
     pub fn append_across(
         appenders: &[&Appender],
         home: usize,
@@ -241,8 +240,8 @@ impl Appender {
             false => geometry.ceil(head.end) + SEGMENT_HEADER_LEN + len,
         };
         let flushed = self.flushed.load(Ordering::Acquire);
-        // The block in which it ends must be free as a whole, for marks are by the block. What is free ends
-        // with a block, so that is the case if the end is free.
+        // The whole block in which it ends must be free, because marks are per block. The free part ends with a
+        // block, so it is enough that the end is free.
         if end > flushed + ring_len {
             return Ok(Tried::Full { flushed });
         }
@@ -254,8 +253,8 @@ impl Appender {
         Ok(Tried::Put(self.put(owner, head, write, apply)))
     }
 
-    /// Up to where writes need no look at the segment, its space and the tail. At most half a tail, so that no write
-    /// passes that is too long for it.
+    /// Returns the offset up to which writes need no check of the segment, its space and the tail. It is at most
+    /// half a tail away, so that no write passes that is too long for the tail.
     fn room_end(&self, owner: &impl Owner, head: &Head, flushed: LogOffset) -> LogOffset {
         let run = head.open_run().expect("there is room in a segment");
         let segment_end = run.base + owner.files().options.segment_size_bytes;
@@ -264,7 +263,7 @@ impl Appender {
         (flushed + ring_len).min(head.end + ring_len / 2).min(segment_end).min(space_end)
     }
 
-    /// Whether the segment being written can take so much more.
+    /// Returns true if the current segment can take so many more bytes.
     fn fits(&self, owner: &impl Owner, head: &Head, len: u64) -> bool {
         head.open_run().is_some_and(|run| {
             let offset = head.end - run.base;
@@ -284,7 +283,7 @@ impl Appender {
         }
         let base = self.geometry.ceil(head.end);
         let tail = head.tail.as_ref().expect("made above");
-        // The first block is written as a whole, so it must have the header.
+        // The first block is written as a whole, so the tail must have the header.
         let header = segment.header().encode();
         fence(Ordering::Release);
         tail.write(base, &header);
@@ -294,11 +293,11 @@ impl Appender {
         Ok(())
     }
 
-    /// Makes sure that what is acknowledged now cannot meet a full disk later.
+    /// Reserves space, so that acknowledged data cannot meet a full disk later.
     fn set_space_aside(&self, owner: &impl Owner, head: &Head, write: &Write) -> Result<()> {
         let run = head.open_run().expect("there is room in a segment");
         let len = write.frame.len() as u64;
-        // Nearly always there is a block more than that, which is found without dividing.
+        // Nearly always one more block is reserved, and this check needs no division.
         if run.segment.has_space(head.end + len + self.geometry.block_len - run.base) {
             return Ok(());
         }
@@ -325,8 +324,8 @@ impl Appender {
         let (offset, end) = (start - base, start + write.frame.len() as u64);
         let seq = owner.files().take_seqs(write.ops.as_slice().len() as u64);
         write.stamp(seq, segment.synced(), segment.salt, offset);
-        // Pairs with the fence of readers: one that reads what is stored here in place of an older
-        // block also sees that the older one was flushed.
+        // Pairs with the fence of readers: a reader that sees bytes stored here over an older block also sees that
+        // the older block was flushed.
         fence(Ordering::Release);
         tail.write(start, &write.frame);
         let leaves_block = end >= head.block.end;
@@ -345,7 +344,7 @@ impl Appender {
         end
     }
 
-    /// Waits until more than this is flushed, or flushes.
+    /// Waits until more than `flushed` is flushed, or flushes itself.
     fn wait_for_room(&self, owner: &impl Owner, flushed: LogOffset) -> Result<()> {
         if !owner.files().block_is_complete() {
             return self.flush_blocks(owner, &mut self.flush.lock());
@@ -353,8 +352,8 @@ impl Appender {
         if let Some(mut flush) = self.flush.try_lock() {
             return self.flush_blocks(owner, &mut flush);
         }
-        // The flusher takes the shard's lock between counting a block as flushed and telling, so
-        // that is not missed. A latch and closing are not signalled, hence the time limit.
+        // The flusher takes the shard's lock between counting a block as flushed and signalling, so the signal is
+        // not missed. Latching and closing are not signalled, hence the time limit.
         let mut head = self.head.lock();
         if self.flushed.load(Ordering::Acquire) == flushed {
             self.room.wait_for(&mut head, LOOK_AGAIN);
@@ -362,7 +361,7 @@ impl Appender {
         Ok(())
     }
 
-    /// Writes directly to the segment what is too long for the tail.
+    /// Writes data that is too long for the tail directly to the segment.
     fn put_long(
         &self,
         owner: &impl Owner,
@@ -387,9 +386,10 @@ impl Appender {
         write.stamp(seq, segment.synced(), segment.salt, offset);
         self.write_long(flush, run, start, &write.frame)
             .map_err(|e| owner.files().latch_always(e))?;
-        // The block in which it ends will be written again, with what follows.
+        // The block in which it ends will be written again, with later data.
         let block = self.geometry.floor(end);
-        // First: the slot may be that of the block in which this began, which readers still look for there.
+        // Set this first: the slot may belong to the block in which this write began, where readers still look for
+        // it.
         segment.set_flushed(block - base);
         fence(Ordering::Release);
         tail.write(block, &write.frame[(block - start) as usize..]);

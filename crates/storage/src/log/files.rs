@@ -1,6 +1,6 @@
-//! The files that a log is in, and the state that its writers and its threads share.
+//! The files of a log, and the state that its writers and its threads share.
 //!
-//! A database is on top of a log of several shards: what it does otherwise than a log alone is in [`Owner`].
+//! A database uses a log of several shards. [`Owner`] holds the points in which it differs from a plain log.
 
 use super::appender::Appender;
 use super::options::WalOptions;
@@ -17,21 +17,22 @@ use parking_lot::{Condvar, Mutex, RwLock};
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, OnceLock};
 
-/// Owns the files of a log, whose methods take it: a log alone, for which the provided methods are, or a database.
+/// Owner of the files of a log, which the log's methods take as an argument: a plain log, which uses the provided
+/// methods, or a database.
 pub trait Owner: Send + Sync + 'static {
     fn files(&self) -> &LogFiles;
 
-    /// Does something that needs so much space, which a reserve may lend.
+    /// Runs an action that needs so many bytes of space. A reserve may provide them.
     fn lend<T>(&self, _bytes: u64, action: impl Fn() -> Result<T>) -> Result<T> {
         action()
     }
 
-    /// True while there is no space for what can wait.
+    /// Returns true while there is no space for deferrable work.
     fn is_short_of_space(&self) -> bool {
         false
     }
 
-    /// Sets space aside in a segment up to `needed`, at most `usual` unless more is needed.
+    /// Reserves space in a segment: at least `needed` bytes, and up to `usual` if possible.
     fn set_aside(&self, segment: &Segment, needed: u64, usual: u64, _: &Write) -> Result<()> {
         let wanted = segment.space_wanted(needed, usual);
         match segment.reserve(wanted) {
@@ -40,10 +41,10 @@ pub trait Owner: Send + Sync + 'static {
         }
     }
 
-    /// A segment that the next records go to.
+    /// Notes that the next records go to this segment.
     fn begin_segment(&self, _segment: &Segment) {}
 
-    /// A segment is complete, and about to be listed as sealed. Returns its lowest sequence number.
+    /// Completes a segment that is about to be listed as sealed. Returns its lowest sequence number.
     fn describe_segment(&self, segment: &Segment) -> Result<u64> {
         Ok(segment.seq_min())
     }
@@ -54,30 +55,30 @@ pub struct LogFiles {
     pub home: Arc<SegmentHome>,
     pub options: WalOptions,
     pub appenders: Vec<Appender>,
-    /// Every segment a location may name, which a spare one is not.
+    /// All segments that a location may name, without spare ones.
     pub segments: RwLock<Segments>,
     pub manifest: Mutex<Manifest>,
     pub next_seq: AtomicU64,
-    /// Empty segments for writers to go on with, one a shard, made in the background: creating one
-    /// takes several syncs, which a writer should not wait for.
+    /// Empty spare segments for writers, one per shard, made in the background: creating one takes several syncs,
+    /// which a writer should not wait for.
     pub(crate) spares: Mutex<Vec<Arc<Segment>>>,
-    /// Immutable segments: no record is appended any more, and they are not sealed yet, with their shards.
+    /// Full segments that are not sealed yet, with their shards. No record is appended to them any more.
     pub(crate) immutable: Mutex<Vec<(u32, Arc<Segment>)>>,
-    /// Only one thread makes spares, and only one seals or drops segments, at a time. Who holds one of
-    /// these has looked afterwards whether the log is open, for closing waits for all of them.
+    /// Locks that admit one thread at a time: `preparing` for making spares, `sealing` for sealing or dropping
+    /// segments. Their holder must check afterwards that the log is open, because closing waits for both locks.
     pub(super) preparing: Mutex<()>,
     pub(crate) sealing: Mutex<()>,
-    /// Shards that have no tail yet.
+    /// Number of shards that have no tail yet.
     tails_missing: AtomicU64,
     pub wakeup: Wakeup,
     pub(super) flush_wakeup: FlushWakeup,
     latch: OnceLock<String>,
     closed: AtomicBool,
-    /// The lock of the directory, until the log is closed.
+    /// Lock of the directory, until the log is closed.
     lock: Mutex<Option<Box<dyn DiskLock>>>,
 }
 
-/// Lets background threads sleep until there is something to do.
+/// Lets background threads sleep until there is work.
 #[derive(Default)]
 pub struct Wakeup {
     pub(super) stop: Mutex<bool>,
@@ -93,16 +94,16 @@ pub(crate) struct FlushWakeup {
 }
 
 impl FlushWakeup {
-    /// Wakes a flusher, unless one was woken that has not looked yet.
+    /// Wakes a flusher, unless an earlier notification is still pending.
     pub fn notify(&self) {
         if !self.notified.swap(true, Ordering::AcqRel) {
-            // Taken, so that a flusher that has found no notification is asleep.
+            // The lock is taken so that a flusher that has found no notification is asleep.
             drop(self.stopped.lock());
             self.changed.notify_one();
         }
     }
 
-    /// Sleeps until notified; `false` once the store stops.
+    /// Sleeps until notified. Returns `false` once the store stops.
     pub fn wait(&self) -> bool {
         let mut stopped = self.stopped.lock();
         while !*stopped && !self.notified.swap(false, Ordering::AcqRel) {
@@ -118,7 +119,7 @@ impl FlushWakeup {
 }
 
 impl LogFiles {
-    /// `options` are made to fit the device.
+    /// Creates the state of a log. `options` are adapted to the device.
     pub fn new(
         home: Arc<SegmentHome>,
         mut options: WalOptions,
@@ -158,12 +159,12 @@ impl LogFiles {
         self.options.tail_geometry()
     }
 
-    /// The page in which space is counted.
+    /// Returns the page size in which space is counted.
     pub fn page_len(&self) -> u64 {
         self.geometry().page_len()
     }
 
-    /// The number of shards without a tail.
+    /// Returns the number of shards without a tail.
     pub fn tails_missing(&self) -> u64 {
         self.tails_missing.load(Ordering::Relaxed)
     }
@@ -180,7 +181,7 @@ impl LogFiles {
         self.closed.store(true, Ordering::Release);
     }
 
-    /// Another process may open the directory now.
+    /// Releases the lock of the directory, so that another process may open it.
     pub fn unlock(&self) {
         *self.lock.lock() = None;
     }
@@ -193,8 +194,8 @@ impl LogFiles {
         }
     }
 
-    /// Makes the store read-only after a failure that leaves open what reached the disk. One that
-    /// may pass by itself, such as a full disk, is no such failure.
+    /// Makes the store read-only after a failure that leaves the content of the disk unknown. A transient failure,
+    /// such as a full disk, does not.
     pub fn latch(&self, error: Error) -> Error {
         if !error.is_transient() {
             let _ = self.latch.set(error.to_string());
@@ -206,14 +207,14 @@ impl LogFiles {
         self.latch.get().is_some()
     }
 
-    /// As [`Self::latch`], for failures of a sync: then even a full disk has lost something.
+    /// Latches as [`Self::latch`] does, even for a transient error: after a failed sync, data may be lost.
     pub fn latch_always(&self, error: Error) -> Error {
         let _ = self.latch.set(error.to_string());
         error
     }
 
-    /// Changes the manifest, durably. On failure nothing has changed here; on disk, the old or
-    /// the new one is there, and both are right.
+    /// Changes the manifest durably. On failure the manifest in memory is unchanged; the disk has the old or the
+    /// new one, and both are valid.
     pub fn update_manifest<T>(
         &self,
         owner: &impl Owner,
@@ -234,13 +235,14 @@ impl LogFiles {
         let store = || next.store(&*self.home.disk, &self.home.dir);
         owner.lend(next.space(self.page_len()), store).map_err(|e| self.latch(e))?;
         *manifest = next;
-        // Only now: had it failed, they would still be listed. More may have come since.
+        // Do this only after the manifest is stored: after a failure the files would still be listed. More may
+        // have been removed since.
         self.home.removed.lock().retain(|id| !removed.contains(id));
         Ok(result)
     }
 
-    /// Creates a segment that the manifest lists as open (logs) or obsolete (compaction, until it
-    /// is complete). [`Self::use_segment`] is next.
+    /// Creates a segment that the manifest lists as open (logs) or obsolete (compaction, until it is complete).
+    /// The caller must then call [`Self::use_segment`].
     pub fn create_segment(&self, owner: &impl Owner, origin: Origin) -> Result<Arc<Segment>> {
         let seq_min = match origin {
             Origin::Log => self.next_seq.load(Ordering::Acquire),
@@ -276,17 +278,17 @@ impl LogFiles {
         Ok(segment)
     }
 
-    /// From now on locations may name the segment.
+    /// Allows locations to name the segment.
     pub fn use_segment(&self, segment: &Arc<Segment>) {
         self.segments.write().insert(segment.id, segment.clone());
     }
 
-    /// A segment for a shard to write to, whose lock the caller holds.
+    /// Returns a segment for a shard to write to. The caller must hold the shard's lock.
     pub(super) fn next_segment(&self, owner: &impl Owner) -> Result<Arc<Segment>> {
         let spare = self.spares.lock().pop();
         let segment = match spare {
             Some(spare) => {
-                // Nothing is in it yet, and what comes has a higher number than anything now.
+                // The segment is empty, and its records will have higher numbers than any now.
                 spare.set_seq_min(self.next_seq.load(Ordering::Acquire));
                 spare
             }
@@ -297,7 +299,7 @@ impl LogFiles {
         Ok(segment)
     }
 
-    /// Has a spare segment ready for every shard.
+    /// Makes a spare segment for every shard.
     pub(crate) fn prepare_spares(&self, owner: &impl Owner) -> Result<()> {
         let _one_at_a_time = self.preparing.lock();
         while self.spares.lock().len() < self.appenders.len() {
@@ -311,7 +313,7 @@ impl LogFiles {
         Ok(())
     }
 
-    /// Tries to remove a segment's file that could not be created whole.
+    /// Tries to remove the file of a segment whose creation failed.
     fn forget_file(&self, id: SegmentId) {
         let path = names::segment(&self.home.dir, id);
         if self.home.disk.remove(&path).is_ok() {
@@ -334,7 +336,7 @@ impl LogFiles {
         })
     }
 
-    /// Takes segments out of use that no location names any more. Their files go with the last reader.
+    /// Removes segments that no location names any more. Their files are removed with the last reader.
     #[must_use = "files go where this is dropped, best with no lock held"]
     pub fn take_out(&self, ids: impl IntoIterator<Item = SegmentId>) -> Vec<Arc<Segment>> {
         let mut segments = self.segments.write();
@@ -343,12 +345,12 @@ impl LogFiles {
         gone
     }
 
-    /// The tail of a shard, made if there is none.
+    /// Opens the tail of a shard, creating it if there is none.
     pub(super) fn open_tail(&self, owner: &impl Owner, shard: u32) -> Result<Arc<Tail>> {
         let (home, geometry) = (&self.home, self.geometry());
         let open = || Tail::open(&*home.disk, &home.dir, home.store_id, shard, geometry);
         let tail = owner.lend(geometry.file_len() as u64, open).map_err(|e| self.latch(e))?;
-        // Before anything in it is acknowledged, so that it is missed if it gets lost.
+        // List it before anything in it is acknowledged, so that a lost tail is noticed.
         if !self.manifest.lock().tails.contains(&shard) {
             self.update_manifest(owner, |manifest| manifest.tails.insert(shard))?;
             self.tails_missing.fetch_sub(1, Ordering::Relaxed);
@@ -356,7 +358,7 @@ impl LogFiles {
         Ok(tail)
     }
 
-    /// Takes over a segment to which nothing will be appended.
+    /// Adds a segment to which nothing will be appended any more.
     pub(crate) fn add_immutable(&self, shard: u32, segment: Arc<Segment>) {
         self.immutable.lock().push((shard, segment));
         if self.options.background_threads {
@@ -364,12 +366,12 @@ impl LogFiles {
         }
     }
 
-    /// The first of some consecutive sequence numbers.
+    /// Allocates consecutive sequence numbers and returns the first.
     pub(super) fn take_seqs(&self, count: u64) -> u64 {
         self.next_seq.fetch_add(count, Ordering::AcqRel)
     }
 
-    /// There is a complete block; `false` when no thread listens.
+    /// Notifies a flusher of a complete block. Returns `false` if there are no flusher threads.
     pub(super) fn block_is_complete(&self) -> bool {
         if self.options.background_threads {
             self.flush_wakeup.notify();

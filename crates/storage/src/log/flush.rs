@@ -1,4 +1,4 @@
-//! From the tail into segments.
+//! Flushes the tail into segments.
 //!
 //! One thread at a time flushes a shard. It writes complete blocks, several at once if possible, directly from
 //! the tail: no writer reuses their slots before they count as flushed. The rest of a closed segment, and the
@@ -6,8 +6,8 @@
 //! meanwhile.
 //!
 //! Invariants:
-//! * `next` is where a block begins; it and everything before it is in segments.
-//! * The file has what is before `in_file`, and zeros from there to `padded`.
+//! * `next` is the beginning of a block; everything before it is in segments.
+//! * The file holds everything before `in_file`, and zeros from there to `padded`.
 
 use super::appender::{Appender, Head, Run};
 use super::files::Owner;
@@ -22,30 +22,30 @@ use std::io::IoSlice;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
-/// How far flushing has come.
+/// Progress of flushing.
 #[derive(Default)]
 pub struct Flush {
     pub(super) next: LogOffset,
     pub(super) in_file: LogOffset,
     padded: LogOffset,
-    /// Segments written to and not yet durable, with the length of each in the file.
+    /// Segments with written data that is not yet durable, with the written length of each.
     unsynced: Vec<(Arc<Segment>, u64)>,
-    /// A handle past the page cache for the segment being flushed.
+    /// Direct I/O handle of the segment being flushed.
     direct: Option<(SegmentId, Arc<dyn DiskFile>)>,
     buf: Vec<u8>,
 }
 
-/// Complete blocks in a row, or a part of one, to be written.
+/// Consecutive complete blocks, or a part of one, to be written.
 struct Piece {
     run: Run,
     tail: Arc<Tail>,
     to: LogOffset,
-    /// Whether slots can be given free afterwards.
+    /// Slots that become free afterwards.
     finishes: Finishes,
 }
 
-/// As many blocks are written at once at most: the device likes long writes, but writers wait for
-/// room until all of it is written.
+/// Maximum number of blocks per write: the device likes long writes, but writers wait for room until all of it
+/// is written.
 const BLOCKS_AT_ONCE: u64 = SLOTS as u64 / 2;
 
 #[derive(Clone, Copy, PartialEq, Eq)]
@@ -64,17 +64,17 @@ impl Flush {
         }
     }
 
-    /// Segments of which something was written that is not durable, with how much of each is in
-    /// its file. The caller makes them durable, or latches the store.
+    /// Returns the segments with written data that is not durable, with the written length of each. The caller
+    /// makes them durable, or latches the store.
     pub(super) fn take_unsynced(&mut self) -> Vec<(Arc<Segment>, u64)> {
-        // Sealed ones are durable.
+        // Sealed segments are durable.
         self.unsynced.retain(|(segment, len)| segment.synced() < *len);
         std::mem::take(&mut self.unsynced)
     }
 }
 
 impl Appender {
-    /// Writes everything that can be written for good: complete blocks and closed segments.
+    /// Writes everything that is final: complete blocks and closed segments.
     pub(crate) fn flush_blocks(
         &self,
         owner: &impl Owner,
@@ -87,16 +87,16 @@ impl Appender {
             if written.is_ok() {
                 self.set_free(flush, &piece);
             }
-            // Taken once, so that no writer looks for room before and waits after.
+            // The lock is taken once, so that no writer checks for room before this and sleeps after it.
             drop(self.head.lock());
             self.room.notify_all();
             written.map_err(|e| owner.files().latch(e))?;
-            // A sync may need the remainder.
+            // A sync may be waiting for this lock.
             MutexGuard::bump(flush);
         }
     }
 
-    /// As [`Self::flush_blocks`], unless another thread is at it.
+    /// Flushes as [`Self::flush_blocks`] does, unless another thread is flushing.
     pub(crate) fn flush_if_idle(&self, owner: &impl Owner) -> Result<()> {
         match self.flush.try_lock() {
             Some(mut flush) => self.flush_blocks(owner, &mut flush),
@@ -104,7 +104,7 @@ impl Appender {
         }
     }
 
-    /// Writes everything there is, with the shard locked.
+    /// Writes everything, with the shard locked.
     pub(super) fn flush_all(
         &self,
         owner: &impl Owner,
@@ -119,7 +119,7 @@ impl Appender {
         Ok(())
     }
 
-    /// Writes everything published so far; returns up to where that was.
+    /// Writes everything published so far. Returns its end.
     pub(super) fn flush_published(
         &self,
         owner: &impl Owner,
@@ -130,8 +130,8 @@ impl Appender {
         loop {
             let mut head = self.head.lock();
             let piece = self.complete_piece(&mut head, flush).or_else(|| self.rest(&head, flush));
-            // A header is in the file since that was made, and on a full disk there may be no space for
-            // more: that is set aside with the first record.
+            // A segment's file is created with its header. On a full disk there may be no space for more: that
+            // is reserved with the first record.
             let has_records = |piece: &Piece| piece.to > piece.run.base + SEGMENT_HEADER_LEN;
             let Some(piece) = piece.filter(has_records) else { return Ok(head.end) };
             drop(head);
@@ -151,12 +151,12 @@ impl Appender {
         self.flush_blocks(owner, &mut self.flush.lock())
     }
 
-    /// The next block that is complete, or the end of a closed segment.
+    /// Returns the next complete block, or the rest of a closed segment.
     fn complete_piece(&self, head: &mut Head, flush: &Flush) -> Option<Piece> {
         while let Some(run) = head.runs.front()
             && run.closed.is_some_and(|end| end <= flush.next)
         {
-            // Its end may have been flushed as a complete block, before it was known to be the end.
+            // Its end may have been flushed as a complete block before the segment was closed.
             run.segment.set_all_flushed();
             head.runs.pop_front();
         }
@@ -171,7 +171,8 @@ impl Appender {
         Some(Piece { run: run.clone(), tail: tail.clone(), to, finishes })
     }
 
-    /// Where the complete blocks end that can be written together with the one that ends here.
+    /// Returns the end of the complete blocks that can be written together with the one that ends at
+    /// `first_end`.
     fn blocks_end(&self, head: &Head, run: &Run, first_end: LogOffset) -> LogOffset {
         let block_len = self.geometry.block_len;
         let start = first_end - block_len;
@@ -179,7 +180,7 @@ impl Appender {
         complete.min(start + BLOCKS_AT_ONCE * block_len).min(self.geometry.wrap_after(start))
     }
 
-    /// What was published of the block being filled and is not in the file.
+    /// Returns the published part of the current block that is not in the file.
     fn rest(&self, head: &Head, flush: &Flush) -> Option<Piece> {
         let run = head.open_run().filter(|_| flush.in_file < head.end)?;
         let tail = head.tail.as_ref().expect("made with the first segment");
@@ -187,7 +188,7 @@ impl Appender {
         Some(Piece { run, tail, to: head.end, finishes: Finishes::Nothing })
     }
 
-    /// Writes from where the file ends up to the piece's end, in whole pages.
+    /// Writes from the end of the file to the end of the piece, in whole pages.
     fn write_piece(&self, flush: &mut Flush, piece: &Piece) -> Result<()> {
         let Piece { run, tail, to, .. } = piece;
         let page = self.geometry.page_len();
@@ -208,7 +209,7 @@ impl Appender {
         Ok(())
     }
 
-    /// Writes from `from` up to the piece's end, and zeros from there to `end`.
+    /// Writes from `from` to the end of the piece, and zeros from there to `end`.
     fn write_copy(
         flush: &mut Flush,
         piece: &Piece,
@@ -217,7 +218,7 @@ impl Appender {
         file: &dyn DiskFile,
     ) -> std::io::Result<()> {
         let len = (piece.to - from) as usize;
-        // Room for moving the beginning to an aligned address.
+        // The extra room allows the beginning to move to an aligned address.
         let wanted = (end - from) as usize + DIRECT_ALIGNMENT;
         if flush.buf.len() < wanted {
             flush.buf.resize(wanted, 0);
@@ -229,7 +230,7 @@ impl Appender {
         file.write_all_at(&[IoSlice::new(buf)], from - piece.run.base)
     }
 
-    /// Writes what does not fit into the tail, behind everything else, which is in the file.
+    /// Writes the part that does not fit into the tail. Everything before it is in the file.
     pub(super) fn write_long(
         &self,
         flush: &mut Flush,
@@ -250,9 +251,9 @@ impl Appender {
         Ok(())
     }
 
-    /// Where a write that goes up to the piece's end should really end: after a whole page. The
-    /// first sync in a block writes all of it, zeros mostly, for the next ones then change nothing
-    /// of the file but bytes, which the file system makes durable without its journal.
+    /// Returns the end of a write that covers a piece, extended to a whole page. The first sync in a block
+    /// writes the whole block, mostly zeros. Later syncs then change only bytes inside the file, which the
+    /// file system makes durable without its journal.
     fn padded_end(&self, flush: &Flush, piece: &Piece) -> LogOffset {
         let page = self.geometry.page_len();
         match piece.finishes {
@@ -272,8 +273,8 @@ impl Appender {
         match &flush.direct {
             Some((id, file)) if *id == segment.id => Ok(file.clone()),
             _ => {
-                // Past the page cache is only a faster way. By the handle that is open anyway it
-                // works even when there is no descriptor left for another one.
+                // Direct I/O is only faster. The handle that is open anyway works even if there is no
+                // descriptor left for another one.
                 let Ok(file) = segment.open_file(OpenMode::DirectWrite) else {
                     return segment.writable();
                 };
@@ -283,7 +284,7 @@ impl Appender {
         }
     }
 
-    /// Lets readers look in the file and writers use the slot.
+    /// Lets readers use the file, and writers reuse the slots.
     fn set_free(&self, flush: &mut Flush, piece: &Piece) {
         match piece.finishes {
             Finishes::Nothing => return,

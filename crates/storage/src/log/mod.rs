@@ -1,16 +1,16 @@
-//! A shard's log: appending to it, the parts of a write, and the way to the disk.
+//! A shard's log: appending to it, the encoding of a write, and its way to the disk.
 //!
 //! * [`write`](mod@write): records that are written together, encoded by the calling thread.
 //! * [`appender`]: appending. Under one short lock and without a system call, a write is numbered, copied into the
 //!   shard's tail and applied to the index.
-//! * [`flush`]: from the tail into segments, in blocks, by a writer or the flusher.
+//! * [`flush`]: moves blocks from the tail into segments, in a writer or the flusher.
 //! * [`sync`]: group commit.
 //! * [`seal`]: finishing segments, and closing.
-//! * [`files`]: the files of a log, and what its writers and its [`threads`] share.
-//! * [`salvage`]: what a tail still holds after a crash.
+//! * [`files`]: the files of a log, and the state that its writers and its [`threads`] share.
+//! * [`salvage`]: recovers the content of a tail after a crash.
 //!
-//! Nothing here knows the index: what happens to it under the shard's lock comes in as a closure, and what a
-//! database does otherwise than a log alone as [`files::Owner`].
+//! Nothing here knows the index: its changes under the shard's lock are passed in as a closure. The points in
+//! which a database differs from a plain log are in [`files::Owner`].
 
 pub mod appender;
 pub mod files;

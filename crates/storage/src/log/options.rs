@@ -1,4 +1,4 @@
-//! Options of a log, and what a small device makes of them.
+//! Options of a log, and their adaptation to a small device.
 
 use crate::compression::Compression;
 use crate::disk::Space;
@@ -8,17 +8,17 @@ use crate::tail::Geometry;
 /// Options of a [`Wal`](crate::Wal).
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct WalOptions {
-    /// A segment is finished when it has reached this length, 256 bytes to 1 GiB. Where that is more than a quarter of
-    /// the device it is made smaller, down to 1 MiB.
+    /// Length at which a segment is finished, 256 bytes to 1 GiB. If it exceeds a quarter of the device it is reduced,
+    /// down to 1 MiB.
     pub segment_size_bytes: u64,
-    /// Length of the file, mapped into memory, in which records are before they are written to a segment, in
-    /// blocks of an eighth of it. At least 1 KiB; more than 8 MiB is taken for 8 MiB, and more than a sixteenth of the
-    /// device is made smaller, down to 64 KiB.
+    /// Length of the memory-mapped file that holds records before they are written to a segment, in blocks of an
+    /// eighth of it. At least 1 KiB; more than 8 MiB counts as 8 MiB. If it exceeds a sixteenth of the device it is
+    /// reduced, down to 64 KiB.
     pub tail_bytes: u64,
     /// Compression of new values.
     pub compression: Compression,
-    /// True if threads of the log's own write to segments and finish them. Without, the caller
-    /// does all of that: everything then happens in the order of the calls.
+    /// True if the log has its own threads that write to segments and finish them. Otherwise the caller does all of
+    /// that, so that everything happens in the order of the calls.
     pub background_threads: bool,
 }
 
@@ -38,16 +38,16 @@ const SEGMENT_SIZE_MIN: u64 = 256;
 /// A segment of this size plus one batch still fits the format's offsets.
 const SEGMENT_SIZE_MAX: u64 = 1 << 30;
 
-/// All tails of a store together take at most this part of a device, and so does the segment that
-/// each shard writes, so that compaction has something to work on before the device is full.
+/// Divisors of the device: upper bounds for all tails of a store together, and for the segments that its shards are
+/// writing, so that compaction has something to work on before the device is full.
 const TAILS_PART: u64 = 16;
 const SEGMENTS_PART: u64 = 4;
-/// But none becomes smaller than this by it.
+/// Lower bounds of this reduction.
 const TAIL_BYTES_FITTED_MIN: u64 = 64 << 10;
 const SEGMENT_SIZE_FITTED_MIN: u64 = 1 << 20;
 
 impl WalOptions {
-    /// Makes tails and segments smaller for `shards` shards on a device that is small for them.
+    /// Reduces tails and segments of `shards` shards on a small device.
     pub(super) fn fit_to_device(&mut self, space: Option<Space>, shards: u32) {
         let Some(space) = space else { return };
         let share = |part| space.total / part / u64::from(shards.max(1));

@@ -1,17 +1,17 @@
-//! What a tail still holds after a crash.
+//! Recovers the content of a tail after a crash.
 //!
-//! The records of an unfinished segment are followed from its beginning: first those in the file; where they
+//! The records of an unfinished segment are followed from its beginning: first those in the file. Where they
 //! end, the blocks of the tail are laid over the file and tried, then the file again, until neither continues.
-//! Every record is verified as always, with salt and position, so old bytes in a tail cannot pass.
+//! Every record is verified as always, with salt and offset, so old bytes in a tail cannot pass.
 //!
 //! A crash may come between storing a block's bytes and its mark. The mark then still names the slot's previous
 //! block, which is in the segment, but the slot's bytes are not that block's. Laid over the file they spoil a
-//! record that begins in the file and ends in the tail. Slots are reused in block order, so the blocks this may
-//! have happened to are the first ones of the segment in the tail. If all of them lead nowhere, they are tried
+//! record that begins in the file and ends in the tail. Slots are reused in block order, so only the first
+//! blocks of the segment in the tail can be affected. If using all of them continues nothing, they are tried
 //! without the first, without the first two, and so on.
 //!
-//! `find_end` changes nothing. [`complete_segment`] writes what was found to the segment and makes it durable,
-//! which comes before the tail is used again.
+//! `find_end` changes nothing. [`complete_segment`] writes the recovered data to the segment and makes it
+//! durable, which must happen before the tail is used again.
 
 use crate::disk::{Disk, DiskFile, OpenMode};
 use crate::error::{Error, Result};
@@ -24,41 +24,41 @@ use std::io::{self, IoSlice};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-/// The end of a segment that was cut off because it was not whole.
+/// The truncated end of an incomplete segment.
 #[derive(Clone, PartialEq, Eq, Debug)]
 #[non_exhaustive]
 pub struct TornTail {
     /// The segment.
     pub path: PathBuf,
-    /// Its end now.
+    /// Its new end.
     pub offset: u64,
-    /// Bytes that were cut off.
+    /// Number of truncated bytes.
     pub bytes: u64,
-    /// The fault of the first bytes cut off.
+    /// Fault of the first truncated bytes.
     pub reason: &'static str,
 }
 
-/// How a segment ends that was being written.
+/// End of a segment that was being written.
 pub(crate) struct Ending {
-    /// Behind its last good record, be it in the file or in the tail.
+    /// Offset after its last good record, be it in the file or in the tail.
     pub end: u64,
-    /// What the file lacks of it.
+    /// Its data that the file lacks.
     pub patches: Vec<Patch>,
-    /// Bytes behind the end that are not good, and why the first are not.
+    /// Number of bad bytes after the end, and the fault of the first.
     pub torn: Option<(u64, &'static str)>,
 }
 
-/// Bytes for a place in a segment.
+/// Bytes for an offset in a segment.
 #[derive(Clone)]
 pub(crate) struct Patch {
     pub offset: u64,
     pub bytes: Vec<u8>,
 }
 
-/// The tails in a directory, whatever shards they were of.
+/// Loads the tails in a directory, of whatever shards.
 ///
 /// # Errors
-/// [`Error::Missing`] when one of `needed` is not there.
+/// [`Error::Missing`] when one of `needed` does not exist.
 pub fn load_tails(
     disk: &dyn Disk,
     dir: &Path,
@@ -78,10 +78,10 @@ pub fn load_tails(
     images.filter_map(Result::transpose).collect()
 }
 
-/// Follows the records of a segment that was being written to their end.
+/// Follows the records of an unfinished segment to their end.
 ///
 /// # Errors
-/// When a later record vouches that the place where they end was durable once.
+/// When a later record proves that the log was durable beyond their end.
 pub(crate) fn find_end(
     segment: &Segment,
     tails: &[TailImage],
@@ -140,8 +140,8 @@ pub(crate) fn find_end(
     Ok(Ending { end, patches, torn })
 }
 
-/// Gives a segment that was being written what its shard's tail has of it, and ends it behind its
-/// last whole record, durably.
+/// Completes an unfinished segment from its shard's tail, and truncates it after its last whole record,
+/// durably.
 pub fn complete_segment(segment: &Segment, tails: &[TailImage]) -> Result<Option<TornTail>> {
     let ending = find_end(segment, tails, |_| {})?;
     let file = segment.open_file(OpenMode::Existing)?;
@@ -149,7 +149,7 @@ pub fn complete_segment(segment: &Segment, tails: &[TailImage]) -> Result<Option
         file.write_all_at(&[IoSlice::new(&patch.bytes)], patch.offset)
             .map_err(|e| Error::io("write", &segment.path, e))?;
     }
-    // The process may have died and the machine gone on: then nothing of this is durable yet.
+    // If only the process died, nothing of this may be durable yet.
     file.truncate(ending.end).map_err(|e| Error::io("truncate", &segment.path, e))?;
     file.sync_data().map_err(|e| Error::io("sync", &segment.path, e))?;
     segment.set_end(ending.end);
@@ -160,7 +160,7 @@ pub fn complete_segment(segment: &Segment, tails: &[TailImage]) -> Result<Option
     Ok(torn)
 }
 
-/// Reads on until the records stop; returns why, unless at the end of the input.
+/// Reads until the records stop. Returns the reason, or `None` at the end of the input.
 fn last_step(scanner: &mut Scanner, tell: &mut impl FnMut(u64)) -> Result<Option<&'static str>> {
     loop {
         match scanner.step()? {
@@ -171,7 +171,7 @@ fn last_step(scanner: &mut Scanner, tell: &mut impl FnMut(u64)) -> Result<Option
     }
 }
 
-/// Where the last byte behind `from` that is not zero ends. Blocks are filled up with zeros.
+/// Returns the offset after the last non-zero byte beyond `from`. Blocks are padded with zeros.
 fn last_byte(file: &dyn DiskFile, segment: &Segment, from: u64) -> Result<u64> {
     let mut buf = vec![0; 64 << 10];
     let (mut at, mut last) = (from, from);
@@ -193,7 +193,7 @@ impl Patch {
     }
 }
 
-/// A file to be read as if some places in it had other bytes.
+/// A file with other bytes at some offsets, for reading.
 pub(crate) struct Patched {
     file: Arc<dyn DiskFile>,
     patches: Vec<Patch>,

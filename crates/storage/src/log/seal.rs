@@ -1,7 +1,7 @@
 //! Syncing, finishing segments, and closing.
 //!
-//! An immutable segment is sealed off the writers' path: synced, described for lookups if there are any, and listed
-//! as sealed. Until then a restart reads it from end to end: slower, but equally correct.
+//! A full segment is sealed outside of the writers' path: it is synced, gets its hint file if it has keys, and is
+//! listed as sealed. Until then a restart reads it from end to end, which is slower but equally correct.
 
 use super::files::{LogFiles, Owner};
 use crate::error::Result;
@@ -10,7 +10,8 @@ use crate::segment::file::Segment;
 use crate::segment::header::SEGMENT_HEADER_LEN;
 use std::sync::Arc;
 
-/// Left by writers when a log was closed to them: whether it was writable, and the segments of its shards.
+/// State in which writers left the log when it was closed to them: the check for writability, and the open
+/// segments.
 #[must_use = "the log is not closed yet"]
 pub struct LeftOpen {
     was_writable: Result<()>,
@@ -18,18 +19,18 @@ pub struct LeftOpen {
 }
 
 impl LogFiles {
-    /// Makes every write that returned before durable.
+    /// Makes every earlier write durable.
     pub fn flush(&self, owner: &impl Owner) -> Result<()> {
         self.check_writable()?;
         self.appenders.iter().try_for_each(|appender| appender.sync_all(owner))
     }
 
-    /// Seals the segments that writers have filled. What may pass by itself, such as a full disk,
-    /// is no failure: the segments stay as they are, and are tried again.
+    /// Seals the segments that writers have filled. A transient failure, such as a full disk, is not an error: the
+    /// segments stay as they are and are tried again.
     pub fn seal_immutable(&self, owner: &impl Owner) -> Result<()> {
         let _one_at_a_time = self.sealing.lock();
         loop {
-            // After a failed write or sync the content of the files is unknown; opening finds out.
+            // After a failed write or sync the content of the files is unknown; the next opening examines it.
             if self.is_latched() {
                 return Ok(());
             }
@@ -64,10 +65,10 @@ impl LogFiles {
         LeftOpen { was_writable, segments }
     }
 
-    /// Seals everything once writers are kept out; the next opening then has little to do.
+    /// Seals everything after writers are excluded; the next opening then has little to do.
     ///
     /// When this returns, whatever the result, no thread of the log changes a file any more, so the lock of the
-    /// directory may go.
+    /// directory may be released.
     pub fn seal_all(&self, owner: &impl Owner, left: LeftOpen) -> Result<()> {
         drop(self.preparing.lock());
         drop(self.sealing.lock());
@@ -99,14 +100,14 @@ impl LogFiles {
         self.let_go_of_tails(owner)
     }
 
-    /// Notes that everything is in segments, if it is.
+    /// Removes the tails from the manifest if everything is in segments.
     fn let_go_of_tails(&self, owner: &impl Owner) -> Result<()> {
         let is_everything = self.immutable.lock().is_empty() && !self.is_latched();
         if !is_everything || self.manifest.lock().tails.is_empty() {
             return Ok(());
         }
         match self.update_manifest(owner, |manifest| manifest.tails.clear()) {
-            // It is only that the tails are missed if they are lost, without need.
+            // The only consequence is that the tails are reported as missing if they are lost, without need.
             Err(error) if error.is_transient() => Ok(()),
             result => result,
         }

@@ -1,5 +1,5 @@
-//! Group commit: one of the writers that want the shard durable syncs for all that came before it began; later
-//! ones form the next group. Other writers do not wait.
+//! Group commit: one of the writers that want the shard durable leads. It syncs for all that came before it
+//! began; later ones form the next group. Other writers do not wait.
 //!
 //! A waiter is woken once: when its write is durable, or to lead. A group sleeps on one futex, so one call wakes
 //! all of it; only the first waiter, which may have to lead, has its own.
@@ -13,7 +13,7 @@ use rustix::thread::futex;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering};
 
-/// The durable part of a shard, and who is syncing it.
+/// Durable position of a shard, and the state of its syncs.
 #[derive(Default)]
 pub(crate) struct SyncGroup(Mutex<SyncState>);
 
@@ -21,13 +21,13 @@ pub(crate) struct SyncGroup(Mutex<SyncState>);
 struct SyncState {
     durable: LogOffset,
     is_led: bool,
-    /// Those who came after the leader began; while there are any, one of them leads.
+    /// Writers that came after the leader began; if there are any, one of them leads next.
     forming: Option<Group>,
 }
 
 /// Writers that wait for the same sync.
 struct Group {
-    /// Where the last of them ends.
+    /// Highest offset that one of them waits for.
     target: LogOffset,
     first: Arc<Word>,
     others: Arc<Word>,
@@ -47,30 +47,30 @@ impl Group {
     }
 }
 
-/// Something that threads wait for.
+/// A word that threads wait on.
 #[derive(Default)]
 struct Word(AtomicU32);
 
-/// Nothing happened yet.
+/// Nothing has happened yet.
 const WAIT: u32 = 0;
-/// What was waited for is durable.
+/// The awaited offset is durable.
 const DURABLE: u32 = 1;
-/// There is no leader: look again.
+/// There is no leader: check again.
 const FAILED: u32 = 2;
-/// The waiting writer leads now.
+/// The waiting writer must lead now.
 const LEAD: u32 = 3;
 
 impl Word {
     fn tell(&self, news: u32) {
         self.0.store(news, Ordering::Release);
-        // It fails for no reason that this call could have.
+        // None of its errors can occur here.
         let _ = futex::wake(&self.0, futex::Flags::PRIVATE, i32::MAX as u32);
     }
 
     fn wait(&self) -> u32 {
         loop {
             match self.0.load(Ordering::Acquire) {
-                // Whether it was woken, interrupted or not put to sleep, the word tells.
+                // The loop checks the word after a wake-up, an interruption and a failed sleep alike.
                 WAIT => drop(futex::wait(&self.0, futex::Flags::PRIVATE, WAIT, None)),
                 news => return news,
             }
@@ -79,8 +79,8 @@ impl Word {
 }
 
 impl Appender {
-    /// Makes the log durable up to an offset that [`Appender::append`] returned. Says whether this
-    /// thread did it itself.
+    /// Makes the log durable up to an offset that [`Appender::append`] returned. Returns true if this thread did
+    /// the sync itself.
     pub fn sync_to(&self, owner: &impl Owner, target: LogOffset) -> Result<bool> {
         loop {
             let mut state = self.sync.0.lock();
@@ -114,7 +114,7 @@ impl Appender {
         }
     }
 
-    /// Up to where the log is durable.
+    /// Returns the offset up to which the log is durable.
     pub(crate) fn durable(&self) -> LogOffset {
         self.sync.0.lock().durable
     }
@@ -125,9 +125,9 @@ impl Appender {
         self.sync_to(owner, end).map(drop)
     }
 
-    /// Syncs for all waiters, and hands the lead to the first that came too late.
+    /// Syncs for all waiters, and hands the lead to the first waiter that came too late.
     fn lead(&self, owner: &impl Owner) -> Result<()> {
-        // All of them have appended, so what they wait for is within what is written now.
+        // All of them have appended before, so the write below covers them.
         let served = self.sync.0.lock().forming.take();
         let synced = self.write_and_sync(owner);
         let mut state = self.sync.0.lock();
@@ -139,12 +139,12 @@ impl Appender {
             return synced.map(drop);
         };
         state.durable = state.durable.max(end);
-        // Even waiters that came meanwhile may be covered.
+        // The write may also cover waiters that came meanwhile.
         let in_time = state.forming.take_if(|group| group.target <= end);
         state.is_led = state.forming.is_some();
         let next = state.forming.as_ref().map(|group| group.first.clone());
         drop(state);
-        // First, so that the device is at work while the others wake up.
+        // Wake the next leader first, so that the device is busy while the others wake up.
         next.iter().for_each(|first| first.tell(LEAD));
         debug_assert!(served.iter().all(|group| group.target <= end));
         served.iter().chain(&in_time).for_each(|group| group.tell(DURABLE));
@@ -156,7 +156,7 @@ impl Appender {
         let end =
             self.flush_published(owner, &mut flush).map_err(|e| owner.files().latch_always(e))?;
         let segments = flush.take_unsynced();
-        // Others may flush on while the device is busy.
+        // Other threads may flush while the device is busy.
         drop(flush);
         for (segment, len) in &segments {
             segment.sync(*len).map_err(|e| owner.files().latch_always(e))?;

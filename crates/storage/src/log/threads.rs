@@ -7,14 +7,14 @@ use std::sync::Arc;
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
-/// The threads of an open log, and of what is on top of it.
+/// The threads of an open log and of its owner.
 pub struct Threads<O: Owner> {
     owner: Arc<O>,
     handles: Vec<JoinHandle<()>>,
 }
 
 impl Wakeup {
-    /// Sleeps until woken, at most this long; `false` when it is time to stop.
+    /// Sleeps until woken, at most this long. Returns `false` when it is time to stop.
     pub fn sleep(&self, at_most: Duration) -> bool {
         let mut stop = self.stop.lock();
         if !*stop {
@@ -23,7 +23,7 @@ impl Wakeup {
         !*stop
     }
 
-    /// Sleeps until the time has come, whatever wakes it; `false` when it is time to stop.
+    /// Sleeps until this time, whatever wakes it. Returns `false` when it is time to stop.
     pub fn sleep_until(&self, then: Instant) -> bool {
         let mut stop = self.stop.lock();
         while !*stop && !self.changed.wait_until(&mut stop, then).timed_out() {}
@@ -32,12 +32,12 @@ impl Wakeup {
 }
 
 impl<O: Owner> Threads<O> {
-    /// No threads yet; see [`Threads::start`].
+    /// Creates the set without threads; see [`Threads::start`].
     pub fn new(owner: &Arc<O>) -> Self {
         Threads { owner: owner.clone(), handles: Vec::new() }
     }
 
-    /// Starts those that each log has, if the options ask for threads.
+    /// Starts the threads that every log has, if the options ask for threads.
     pub fn start(&mut self) -> std::io::Result<()> {
         if !self.owner.files().options.background_threads {
             return Ok(());
@@ -59,14 +59,14 @@ impl<O: Owner> Threads<O> {
         Ok(())
     }
 
-    /// Stops all threads; what they were doing is finished or given up cleanly.
+    /// Stops all threads; their work is finished or aborted cleanly.
     pub fn stop(&mut self) {
         let LogFiles { wakeup, flush_wakeup, .. } = self.owner.files();
         *wakeup.stop.lock() = true;
         wakeup.changed.notify_all();
         flush_wakeup.stop();
         for handle in self.handles.drain(..) {
-            // A panic in there was printed by the thread; closing goes on all the same.
+            // A panic in it was printed by the thread; closing continues anyway.
             let _ = handle.join();
         }
     }
@@ -80,7 +80,7 @@ impl<O: Owner> Drop for Threads<O> {
 
 /// Threads that write blocks to segments. Two keep the device busy while one of them copies.
 const FLUSHERS: usize = 2;
-/// A flusher waits so long for space to return on a full disk.
+/// Time that a flusher waits for space on a full disk.
 const FULL_DISK_PAUSE: Duration = Duration::from_millis(100);
 
 fn flush(owner: &impl Owner, first: usize) {
@@ -91,7 +91,8 @@ fn flush(owner: &impl Owner, first: usize) {
             appenders.iter().cycle().skip(first * appenders.len() / FLUSHERS).take(appenders.len())
         {
             if !files.is_latched() && appender.flush_if_idle(owner).is_err() {
-                // Of a kind that latches, or of one that passes; writers are told either way.
+                // The failure is transient or has latched the store; writers learn of it either
+                // way.
                 files.wakeup.sleep_until(Instant::now() + FULL_DISK_PAUSE);
                 files.flush_wakeup.notify();
             }
@@ -101,7 +102,7 @@ fn flush(owner: &impl Owner, first: usize) {
 
 fn seal(owner: &impl Owner) {
     let files = owner.files();
-    // Woken by rotation; the time limit only retries what a full disk prevented.
+    // Rotation wakes it; the time limit only retries after a full disk.
     while files.wakeup.sleep(Duration::from_secs(1)) {
         // A log that never fills a segment needs no spares.
         if !files.immutable.lock().is_empty() {

@@ -1,7 +1,7 @@
 //! The contents of one write, encoded before any lock is taken.
 //!
-//! The writing thread compresses, copies and checksums; the leader of the shard only adds sequence numbers and
-//! offsets, which are not known before.
+//! The writing thread compresses, copies and checksums. Under the shard's lock only the sequence numbers and
+//! offsets are added, which are not known before.
 
 use crate::checksum::Salt;
 use crate::compression::{Compression, compress};
@@ -12,9 +12,9 @@ use crate::segment::record::{Fields, Kind, Membership, encode, stamp};
 #[derive(Clone, Copy, Debug)]
 pub struct Op {
     pub kind: Kind,
-    /// Hash of the key, for an index; a log has none.
+    /// Hash of the key, for an index; zero in a log.
     pub hash: u64,
-    /// The beginning of the record in the frame.
+    /// Offset of the record in the frame.
     pub start: usize,
     pub len: usize,
     pub key_start: usize,
@@ -28,7 +28,7 @@ pub struct Write {
     pub ops: Ops,
 }
 
-/// Mostly there is one, which then needs no allocation.
+/// Operations of a write. A single one, the usual case, needs no allocation.
 #[derive(Debug)]
 pub enum Ops {
     One(Op),
@@ -51,7 +51,7 @@ impl Op {
 }
 
 impl Write {
-    /// A record without a key, for a log, which has no lookups. Replaces the contents of `frame`.
+    /// Encodes a record without a key, for a log, which has no lookups. Replaces the contents of `frame`.
     pub fn record(compression: Compression, record: &[u8], mut frame: Vec<u8>) -> Self {
         frame.clear();
         let mut compressed = Vec::new();
@@ -67,15 +67,15 @@ impl Write {
         Write { frame, ops: Ops::One(op) }
     }
 
-    /// True if it only deletes.
+    /// Returns true if the write only deletes.
     pub fn only_deletes(&self) -> bool {
         self.ops.as_slice().iter().all(|op| op.kind == Kind::Delete)
     }
 
-    /// Gives the records their numbers, counting from `seq`, and their places.
+    /// Gives the records their sequence numbers, counting from `seq`, and their offsets.
     pub fn stamp(&mut self, seq: u64, synced: u64, salt: Salt, offset: u64) {
         debug_assert!(offset + self.frame.len() as u64 <= SEGMENT_LEN_MAX);
-        // The only record, or the head of a batch: both are at the beginning.
+        // The only record, or the head of a batch, is at the beginning.
         stamp(&mut self.frame, seq, synced, salt, offset);
         let Ops::Batch(ops) = &self.ops else { return };
         for (op, seq) in ops.iter().zip(seq..) {

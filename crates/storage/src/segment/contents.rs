@@ -1,6 +1,6 @@
-//! The keys of a segment's records and where the records are, noted while it is written or read.
+//! The keys and locations of a segment's records, collected while the segment is written or read.
 
-/// All of a record that an index needs but the key.
+/// Index data of a record, without its key.
 #[derive(Clone, Copy, PartialEq, Eq, Default, Debug)]
 pub struct RecordMeta {
     pub seq: u64,
@@ -9,7 +9,7 @@ pub struct RecordMeta {
     pub is_tombstone: bool,
 }
 
-/// Records in the order in which they were noted, and their keys in a row.
+/// Records in the order of collection, and their concatenated keys.
 #[derive(Default)]
 pub struct Contents {
     pub keys: Vec<u8>,

@@ -5,7 +5,7 @@
 //! * An obsolete segment's file is removed when its last user drops it, so a reader with a location can still
 //!   read it.
 //! * The end of a segment being written may be in its shard's tail only. Readers copy it from there and check
-//!   afterwards that it was still there: no lock, no waiting for a disk write.
+//!   afterwards that it was still there, without a lock and without waiting for a disk write.
 
 use super::contents::{Contents, RecordMeta};
 use super::header::{Origin, SEGMENT_HEADER_LEN, SegmentHeader};
@@ -23,7 +23,7 @@ use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering, fence};
 use std::sync::{Arc, OnceLock, Weak};
 
-/// What all segments of a store share.
+/// State shared by all segments of a store.
 pub struct SegmentHome {
     pub disk: Arc<dyn Disk>,
     pub dir: PathBuf,
@@ -52,28 +52,28 @@ pub struct Segment {
     pub id: SegmentId,
     pub salt: Salt,
     pub origin: Origin,
-    /// No record in it has a lower sequence number.
+    /// Lower bound of the sequence numbers of its records.
     seq_min: AtomicU64,
     pub path: PathBuf,
     home: Arc<SegmentHome>,
     file: RwLock<Option<Arc<dyn DiskFile>>>,
     used: AtomicBool,
-    /// Bytes that are written, to the file or to the tail.
+    /// Number of bytes written, to the file or to the tail.
     len: AtomicU64,
-    /// Bytes for which the file's space is set aside; for the only writer.
+    /// End of the file's reserved space; for the only writer.
     reserved: AtomicU64,
-    /// Where the log's tail is, and where in the log this segment begins.
+    /// The log's tail, and the offset in the log at which this segment begins.
     tail: OnceLock<(Arc<Tail>, LogOffset)>,
-    /// Bytes that readers find in the file; from there on they are in the tail.
-    /// Whole blocks, until the segment is complete: then [`ALL_FLUSHED`].
+    /// End of the part that readers find in the file; later bytes are in the tail. Whole blocks, until the
+    /// segment is complete: then [`ALL_FLUSHED`].
     flushed: AtomicU64,
-    /// Bytes of the file that are durable.
+    /// Number of durable bytes of the file.
     synced: AtomicU64,
-    /// Bytes of records the index points to.
+    /// Bytes of the records that the index points to.
     live: AtomicU64,
     /// Bytes of tombstones.
     tombstones: AtomicU64,
-    /// Its contents, collected for its hint file while it is written.
+    /// Contents for the hint file, collected while the segment is written.
     collected: Mutex<Option<Contents>>,
     obsolete: AtomicBool,
     damaged: AtomicBool,
@@ -81,14 +81,14 @@ pub struct Segment {
     lacks_hint: AtomicBool,
 }
 
-/// What [`Segment::flushed`] says when nothing is in the tail, or never was.
+/// Value of `flushed` when nothing is in the tail, or never was.
 const ALL_FLUSHED: u64 = u64::MAX;
-/// Collecting for the hint file may take this part of the segment's length in memory, which suits
-/// records from some 2 KiB on, or this much in any case.
+/// Memory limit of collecting for the hint file: this part of the segment's length, which suits records from
+/// some 2 KiB on, or at least the second constant.
 const COLLECTED_FRACTION: u64 = 32;
 const COLLECTED_LEN_MIN: u64 = 32 << 10;
-/// How much space is set aside at a time. A call takes some 10 microseconds, during which the
-/// writers of the shard wait; what a store holds in reserve is lost to others until it is closed.
+/// Number of bytes reserved at a time. A call takes some 10 microseconds, during which the shard's writers wait.
+/// Reserved space is unavailable to others until the store is closed.
 const RESERVE_LEN: u64 = 16 << 20;
 
 impl Segment {
@@ -100,7 +100,7 @@ impl Segment {
         seq_min: u64,
     ) -> Result<Arc<Self>> {
         let path = names::segment(&home.dir, id);
-        // Truncating: a file left by an interrupted attempt is replaced.
+        // The mode replaces a file left by an interrupted attempt.
         let file =
             home.disk.open(&path, OpenMode::Truncate).map_err(|e| Error::io("create", &path, e))?;
         let salt = Salt(home.disk.entropy() as u32);
@@ -164,18 +164,18 @@ impl Segment {
         self.len.load(Ordering::Acquire)
     }
 
-    /// Fails unless the segment has the length it was sealed with.
+    /// Fails unless the segment has the length with which it was sealed.
     pub fn check_len(&self, sealed: u64) -> Result<()> {
         let (len, what) = (self.len(), "segment has not the length it was finished with");
         if len == sealed { Ok(()) } else { Err(Error::corrupt(&self.path, len.min(sealed), what)) }
     }
 
-    /// Called by the only writer after bytes were written or taken back.
+    /// Sets the length. Called by the only writer after bytes were written or withdrawn.
     pub fn set_len(&self, len: u64) {
         self.len.store(len, Ordering::Release);
     }
 
-    /// Notes where the file ends; no space is set aside behind that.
+    /// Sets the end of the file, beyond which no space is reserved.
     pub fn set_end(&self, len: u64) {
         self.set_len(len);
         self.reserved.store(len, Ordering::Relaxed);
@@ -189,7 +189,7 @@ impl Segment {
         self.seq_min.load(Ordering::Acquire)
     }
 
-    /// Called when the segment is finished and the number is known exactly.
+    /// Sets the lowest sequence number. Called when the segment is finished and the number is known exactly.
     pub fn set_seq_min(&self, seq: u64) {
         self.seq_min.store(seq, Ordering::Release);
     }
@@ -203,7 +203,7 @@ impl Segment {
         self.damaged.load(Ordering::Relaxed)
     }
 
-    /// Notes whether there was no space for the hint file of a finished segment.
+    /// Notes if there was no space for the hint file of a finished segment.
     pub fn set_lacks_hint(&self, lacks: bool) {
         self.lacks_hint.store(lacks, Ordering::Relaxed);
     }
@@ -228,27 +228,27 @@ impl Segment {
         self.tombstones.fetch_add(len, Ordering::Relaxed);
     }
 
-    /// Lengths of long records are known as upper bounds only, hence saturating.
+    /// Subtracts from the live bytes. Lengths of long records are upper bounds, so this saturates at zero.
     pub fn subtract_live(&self, len: u64) {
         let _ = self.live.fetch_update(Ordering::Relaxed, Ordering::Relaxed, |live| {
             Some(live.saturating_sub(len))
         });
     }
 
-    /// From now on the segment is written by way of a tail; called before anything is in it.
+    /// Makes the segment be written through a tail. Called before anything is in it.
     pub fn attach(&self, tail: &Arc<Tail>, base: LogOffset) {
         self.flushed.store(0, Ordering::Release);
         let attached = self.tail.set((tail.clone(), base));
         debug_assert!(attached.is_ok(), "a segment is attached once");
     }
 
-    /// Has its contents collected while the segment is written.
+    /// Starts to collect the contents while the segment is written.
     pub fn start_collecting(&self) {
         *self.collected.lock() = Some(Contents::default());
     }
 
-    /// Notes a record for the hint file, for the only writer. With small records it is given up
-    /// before long: they would take too much memory, and are read faster than the disk writes.
+    /// Collects a record for the hint file; for the only writer. Small records soon end the collection: they
+    /// would take too much memory, and are read faster than the disk writes.
     pub fn collect(&self, hash: u64, key: &[u8], meta: RecordMeta) {
         let mut collected = self.collected.lock();
         let Some(contents) = &mut *collected else { return };
@@ -259,17 +259,17 @@ impl Segment {
         }
     }
 
-    /// What was collected, if it is complete.
+    /// Returns the collected contents, if they are complete.
     pub fn take_collected(&self) -> Option<Contents> {
         self.collected.lock().take()
     }
 
-    /// Called by the flusher when the file has the blocks before this offset.
+    /// Notes that the file has the blocks before this offset. Called by the flusher.
     pub(crate) fn set_flushed(&self, offset: u64) {
         self.flushed.store(offset, Ordering::Release);
     }
 
-    /// Called by the flusher when the file has everything.
+    /// Notes that the file has everything. Called by the flusher.
     pub(crate) fn set_all_flushed(&self) {
         self.set_flushed(ALL_FLUSHED);
     }
@@ -278,27 +278,26 @@ impl Segment {
         self.flushed.load(Ordering::Acquire) == ALL_FLUSHED
     }
 
-    /// Up to where space is set aside or used.
+    /// Returns the end of the reserved or used space.
     pub fn space(&self) -> u64 {
         self.reserved.load(Ordering::Relaxed).max(self.len())
     }
 
-    /// Up to where space should be set aside when it is needed up to `len`: more at once, so that this
-    /// is not done often; at most `usual_len` unless more is needed, and little on a device that is
-    /// nearly full.
+    /// Returns the end up to which to reserve space when `len` bytes are needed: more at once, so that this is
+    /// rare; at most `usual_len` unless more is needed, and little on a nearly full device.
     pub fn space_wanted(&self, len: u64, usual_len: u64) -> u64 {
         let reserved = self.reserved.load(Ordering::Relaxed);
         let wanted = (reserved + RESERVE_LEN).min(usual_len);
         space::decent(&*self.home.disk, &self.home.dir, reserved, len, wanted)
     }
 
-    /// Whether space is set aside up to `len`.
+    /// Returns true if space is reserved up to `len`.
     #[inline]
     pub(crate) fn has_space(&self, len: u64) -> bool {
         len <= self.reserved.load(Ordering::Relaxed)
     }
 
-    /// Sets space aside up to `len`. For the only writer.
+    /// Reserves space up to `len`. For the only writer.
     pub fn reserve(&self, len: u64) -> Result<()> {
         if self.has_space(len) {
             return Ok(());
@@ -308,7 +307,7 @@ impl Segment {
         Ok(())
     }
 
-    /// Makes the file durable; the caller knows that it goes up to `len`.
+    /// Makes the file durable. The caller knows that it reaches up to `len`.
     pub fn sync(&self, len: u64) -> Result<()> {
         if self.synced() >= len {
             return Ok(());
@@ -322,7 +321,7 @@ impl Segment {
         Ok(())
     }
 
-    /// Ends the file where the records end, durably, once all of them are in it.
+    /// Truncates the file at the end of its records, durably, once all of them are in it.
     pub fn complete(&self) -> Result<()> {
         debug_assert!(self.is_flushed(), "the end is in the file");
         let (file, len) = (self.writable()?, self.len());
@@ -333,24 +332,24 @@ impl Segment {
         Ok(())
     }
 
-    /// The handle of a segment that was created by this process and is not finished.
+    /// Returns the handle of an unfinished segment that this process has created.
     pub fn writable(&self) -> Result<Arc<dyn DiskFile>> {
         self.file.read().clone().ok_or(Error::Closed)
     }
 
-    /// Lets go of the handle used for writing; readers open their own from now on.
+    /// Drops the handle used for writing; readers open their own from now on.
     pub fn finish(&self) {
         *self.file.write() = None;
     }
 
-    /// Has the file removed once the segment is no longer used.
+    /// Marks the file to be removed once the segment is no longer used.
     pub fn mark_obsolete(&self) {
         self.obsolete.store(true, Ordering::Release);
     }
 
-    /// A handle for reading.
+    /// Returns a handle for reading.
     pub fn readable(self: &Arc<Self>) -> Result<Arc<dyn DiskFile>> {
-        // A plain load first: the bit is almost always set, and storing would move its line.
+        // A plain load first: the bit is almost always set, and storing would move its cache line.
         if !self.used.load(Ordering::Relaxed) {
             self.used.store(true, Ordering::Relaxed);
         }
@@ -365,7 +364,7 @@ impl Segment {
         Ok(file)
     }
 
-    /// A handle of the caller's own, for reading from end to end.
+    /// Opens a handle for the caller alone, for reading from end to end.
     pub fn sequential(&self) -> Result<Arc<dyn DiskFile>> {
         self.open_file(OpenMode::ReadOnly)
     }
@@ -380,7 +379,7 @@ impl Segment {
         }
     }
 
-    /// Up to `len` bytes at `offset`; fewer where the segment ends.
+    /// Reads up to `len` bytes at `offset`; fewer at the end of the segment.
     pub fn read(self: &Arc<Self>, offset: u64, len: usize) -> Result<ReadBuf> {
         while offset + len as u64 > self.flushed.load(Ordering::Acquire) {
             if let Some(buf) = self.read_by_tail(offset, len)? {
@@ -390,7 +389,7 @@ impl Segment {
         self.read_file(offset, len)
     }
 
-    /// As [`Self::read`], for bytes of which the end is in the tail; `None` when it no longer is.
+    /// Reads bytes whose end is in the tail; returns `None` when it no longer is.
     fn read_by_tail(self: &Arc<Self>, offset: u64, len: usize) -> Result<Option<ReadBuf>> {
         let Some((tail, base)) = self.tail.get() else { return Ok(None) };
         let flushed = self.flushed.load(Ordering::Acquire);
@@ -402,9 +401,9 @@ impl Segment {
         let mut bytes = vec![0; end.saturating_sub(offset) as usize];
         let skip = (start - offset.min(start)) as usize;
         tail.read(base + start, &mut bytes[skip..]);
-        // A slot is written again only after its block is counted as flushed. So if that has not
-        // come, what was read was what it should be; if a later word was read, the writer's fence
-        // and this one make the count that it had seen visible here.
+        // A slot is rewritten only after its block counts as flushed. So if the block does not count yet, the
+        // bytes read are the right ones. If a later word was read, the writer's fence and this one make the
+        // count that the writer had seen visible here.
         fence(Ordering::Acquire);
         let now = self.flushed.load(Ordering::Relaxed);
         if now > start {
@@ -415,7 +414,7 @@ impl Segment {
             let head = head.as_slice();
             bytes[..head.len()].copy_from_slice(head);
             if head.len() < skip {
-                // The file was cut; what is missing is noticed by the checksums.
+                // The file was truncated; the checksums reveal the missing part.
                 bytes.truncate(head.len());
             }
         }
@@ -435,7 +434,7 @@ impl Segment {
         read.map_err(|e| Error::io("read", &self.path, e))
     }
 
-    /// As [`Self::read`], into a buffer that has been used before.
+    /// Reads as [`Self::read`] does, into a buffer that has been used before.
     pub fn read_into(self: &Arc<Self>, offset: u64, len: usize, buf: &mut ReadBuf) -> Result<()> {
         if offset + len as u64 > self.flushed.load(Ordering::Acquire) {
             *buf = self.read(offset, len)?;
@@ -472,7 +471,7 @@ pub(crate) fn read_header(file: &dyn DiskFile, path: &Path) -> Result<SegmentHea
     }
 }
 
-/// Keeps the number of open segments below a limit, closing those not read lately.
+/// Limits the number of open segments by closing those not read lately.
 pub struct OpenFiles {
     max: usize,
     open: Mutex<VecDeque<Weak<Segment>>>,
@@ -490,7 +489,7 @@ impl OpenFiles {
         while open.len() > self.max {
             let Some(oldest) = open.pop_front() else { break };
             let Some(candidate) = oldest.upgrade() else { continue };
-            // Second chance for what was read since the last look, but only once round.
+            // A segment read since the last check gets a second chance, but only one round.
             if candidate.used.swap(false, Ordering::Relaxed) && spared < self.max {
                 spared += 1;
                 open.push_back(oldest);
@@ -500,7 +499,7 @@ impl OpenFiles {
         }
     }
 
-    /// How many handles are kept open for reading.
+    /// Returns the number of handles open for reading.
     pub fn count(&self) -> usize {
         self.open.lock().iter().filter(|weak| weak.strong_count() > 0).count()
     }

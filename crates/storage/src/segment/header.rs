@@ -10,12 +10,12 @@ const MAGIC: &[u8; 8] = b"TIERCESG";
 const VERSION: u32 = 1;
 const CHECKED_LEN: usize = SEGMENT_HEADER_LEN as usize - 4;
 
-/// The writer of a segment's records.
+/// Writer of a segment's records.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Origin {
     /// A shard's log: sequence numbers ascend.
     Log = 0,
-    /// Compaction: complete when listed, in no order.
+    /// Compaction: complete when listed, records in no order.
     Compaction = 1,
 }
 
@@ -29,7 +29,7 @@ impl Origin {
     }
 }
 
-/// Whose segment this is.
+/// Identity of a segment.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct SegmentHeader {
     pub salt: Salt,
@@ -52,7 +52,7 @@ impl SegmentHeader {
         out
     }
 
-    /// The header, or which check failed.
+    /// Decodes a header. Returns the failed check as the error.
     pub fn decode(bytes: &[u8; SEGMENT_HEADER_LEN as usize]) -> Result<Self, &'static str> {
         let (checked, crc) = bytes.split_at(CHECKED_LEN);
         if bytes[..8] != *MAGIC {
@@ -67,7 +67,7 @@ impl SegmentHeader {
     }
 }
 
-/// `None` for impossible fields, `Some(None)` for a version from the future.
+/// Decodes the fields. Returns `None` for impossible ones, `Some(None)` for a newer version.
 fn decode_fields(cursor: &mut Cursor<'_>) -> Option<Option<SegmentHeader>> {
     if cursor.u32()? != VERSION {
         return Some(None);

@@ -1,8 +1,8 @@
-//! The record: what a segment is made of. Byte table in `docs/formats/cask-segment.md`.
+//! The record, the unit of a segment. Byte table in `docs/formats/cask-segment.md`.
 //!
 //! Two checksums guard a record. The header's makes the lengths trustworthy before any of the body is read, and
-//! binds the record to its position; the body's covers key, value and padding. Compaction writes a new header
-//! and keeps the body's checksum.
+//! binds the record to its offset; the body's covers key, value and padding. Compaction writes a new header and
+//! keeps the body's checksum.
 //!
 //! A batch is a record of kind [`Kind::Batch`] whose value counts the members, followed by the members; it
 //! exists only if complete.
@@ -11,42 +11,42 @@ use crate::checksum::{Salt, crc32c, crc32c_append, crc32c_of_location, crc32c_of
 use crate::location::{ALIGNMENT, SEQ_MAX};
 use crate::{KEY_LEN_MAX, WAL_RECORD_LEN_MAX};
 
-/// Bytes of a header without the optional fields.
+/// Length of a header without the optional fields.
 pub const HEADER_LEN: usize = 32;
-/// Bytes of a header with all optional fields.
+/// Length of a header with all optional fields.
 pub const HEADER_LEN_MAX: usize = HEADER_LEN + 16;
-/// Bytes of a batch head's value: member count and length of all members.
+/// Length of a batch head's value: member count and length of all members.
 const BATCH_VALUE_LEN: usize = 16;
-/// Bytes of a whole batch head.
+/// Length of a whole batch head.
 pub const BATCH_HEAD_LEN: usize = HEADER_LEN + BATCH_VALUE_LEN;
 
 const FLAG_EXPIRY: u16 = 1;
 const FLAG_VERSION: u16 = 2;
 const FLAG_BATCH_MEMBER: u16 = 4;
 
-/// What a record says.
+/// Meaning of a record.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Kind {
     /// The key has this value.
     Put = 1,
-    /// The key is gone: a tombstone.
+    /// The key is deleted: a tombstone.
     Delete = 2,
     /// The records after this one are members of a batch.
     Batch = 3,
 }
 
-/// Whether a record stands alone or counts only with its batch.
+/// Relation of a record to a batch: alone, or valid only with its batch.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Membership {
     Alone,
     BatchMember,
 }
 
-/// Which check a record failed.
+/// The check that a record failed.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Damage(pub &'static str);
 
-/// The fields of a header, after its checksum was verified.
+/// Fields of a header whose checksum was verified.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Header {
     pub seq: u64,
@@ -57,12 +57,12 @@ pub struct Header {
     pub version: Option<u64>,
     pub key_len: usize,
     pub value_len: usize,
-    /// Everything before this offset of the segment was durable when the record was written.
+    /// Offset in the segment up to which everything was durable when the record was written.
     pub synced: u64,
     body_crc: u32,
 }
 
-/// What the writer decides about a record; place and sequence number come with [`stamp`].
+/// Fields of a record that the writer chooses; [`stamp`] adds offset and sequence number.
 #[derive(Clone, Copy, Debug)]
 pub struct Fields<'a> {
     pub kind: Kind,
@@ -71,12 +71,12 @@ pub struct Fields<'a> {
     pub expiry: Option<u64>,
     pub version: Option<u64>,
     pub key: &'a [u8],
-    /// As stored, that is, after compression.
+    /// The stored form, after compression.
     pub value: &'a [u8],
 }
 
 impl Fields<'_> {
-    /// Bytes before the key.
+    /// Returns the number of bytes before the key.
     pub fn header_len(&self) -> usize {
         header_len(self.expiry.is_some(), self.version.is_some())
     }
@@ -91,7 +91,7 @@ pub struct Record<'a> {
 }
 
 impl<'a> Record<'a> {
-    /// The fields of a copy, which belongs to no batch.
+    /// Returns the fields of a copy, which belongs to no batch.
     pub fn fields(&self) -> Fields<'a> {
         let Header { kind, compression, expiry, version, .. } = self.header;
         let (key, value, membership) = (self.key, self.value, Membership::Alone);
@@ -100,19 +100,19 @@ impl<'a> Record<'a> {
 }
 
 impl Header {
-    /// Bytes before the key.
+    /// Returns the number of bytes before the key.
     #[expect(clippy::len_without_is_empty, reason = "a header has bytes")]
     pub fn len(&self) -> usize {
         header_len(self.expiry.is_some(), self.version.is_some())
     }
 
-    /// Bytes of the whole record with padding.
+    /// Returns the length of the whole record with padding.
     pub fn record_len(&self) -> u64 {
         padded((self.len() + self.key_len + self.value_len) as u64)
     }
 
-    /// Decodes a header standing at `offset` of the segment with this salt. `bytes` begins there
-    /// and holds [`HEADER_LEN_MAX`] bytes unless the segment ends before.
+    /// Decodes a header at `offset` of the segment with this salt. `bytes` begins there and holds
+    /// [`HEADER_LEN_MAX`] bytes unless the segment ends before.
     pub fn decode(bytes: &[u8], salt: Salt, offset: u64) -> Result<Header, Damage> {
         let fixed = bytes.first_chunk::<HEADER_LEN>().ok_or(Damage("record header is cut off"))?;
         let flags = u16_at(fixed, 26);
@@ -155,7 +155,7 @@ impl Header {
         Ok(header)
     }
 
-    /// Whether a header may start here: a cheap test that spares searching the checksum.
+    /// Returns true if a header may start here: a cheap test that avoids most checksums in a search.
     pub fn is_plausible(bytes: &[u8]) -> bool {
         bytes.get(24).is_some_and(|kind| (1..=3).contains(kind))
             && bytes.get(26..28).is_some_and(|flags| flags[0] < 8 && flags[1] == 0)
@@ -184,13 +184,13 @@ impl<'a> Record<'a> {
         Ok(Record { header, key, value })
     }
 
-    /// The record at the start of `bytes`, whose header and body were already verified.
+    /// Returns the record at the start of `bytes`, whose header and body were already verified.
     pub fn verified(header: Header, bytes: &'a [u8]) -> Self {
         let (key, rest) = bytes[header.len()..].split_at(header.key_len);
         Record { header, key, value: &rest[..header.value_len] }
     }
 
-    /// Members and their total length, of a batch head.
+    /// Returns the members and their total length, from a batch head.
     pub fn batch(&self) -> Result<(u32, u64), Damage> {
         let value: &[u8; BATCH_VALUE_LEN] =
             self.value.try_into().map_err(|_| Damage("batch head has the wrong length"))?;
@@ -255,7 +255,7 @@ pub fn encode_batch_head(out: &mut Vec<u8>, members: u32, members_len: u64) {
     );
 }
 
-/// Gives the record at the start of `record` its place in the order and in the segment.
+/// Sets the sequence number and offset of the record at the start of `record`.
 pub fn stamp(record: &mut [u8], seq: u64, synced: u64, salt: Salt, offset: u64) {
     debug_assert!(offset.is_multiple_of(ALIGNMENT));
     let (fixed, optional) = record.split_first_chunk_mut::<HEADER_LEN>().expect("a whole header");
@@ -263,7 +263,7 @@ pub fn stamp(record: &mut [u8], seq: u64, synced: u64, salt: Salt, offset: u64) 
     fixed[8..16].copy_from_slice(&seq.to_le_bytes());
     fixed[28..].copy_from_slice(&synced.to_le_bytes());
     let (flags, body_crc, rest) = (u16_at(fixed, 26), u32_at(fixed, 4), u32_at(fixed, 24));
-    // Salt, offset, and the header behind its checksum, without building them in memory.
+    // Salt, offset, and the header after its checksum, without building them in memory.
     let mut crc = crc32c_of_words([
         u64::from(salt.0) | offset << 32,
         offset >> 32 | u64::from(body_crc) << 32,
@@ -286,7 +286,7 @@ fn padded(len: u64) -> u64 {
     len.next_multiple_of(ALIGNMENT)
 }
 
-// The callers below hold fixed-size headers, so the indexes are always in range.
+// The callers below pass fixed-size headers, so the indexes are always in range.
 #[inline]
 fn u16_at(bytes: &[u8], at: usize) -> u16 {
     u16::from_le_bytes([bytes[at], bytes[at + 1]])

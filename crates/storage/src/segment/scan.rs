@@ -1,10 +1,10 @@
-//! Reading a segment from its first record to its last.
+//! Reads a segment from its first record to its last.
 //!
-//! Every checksum is verified; a batch is entered only when all its members are good; and in a log's segment
-//! sequence numbers must ascend, which exposes leftovers of a write that was rolled back. Where the records stop
+//! Every checksum is verified. A batch is entered only when all its members are good. In a log's segment,
+//! sequence numbers must ascend, which reveals leftovers of a write that was rolled back. If the records stop
 //! before the file does, [`Scanner::trusts_beyond`] tells a torn tail from damage: each record says how much of
-//! its segment was durable when it was written, so a good record further on that vouches for the bad place
-//! proves damage.
+//! its segment was durable when it was written. So damage is proven by a later good record that says that the
+//! bad offset was durable.
 
 use super::file::Segment;
 use super::header::{Origin, SEGMENT_HEADER_LEN};
@@ -17,10 +17,10 @@ use crate::location::ALIGNMENT;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-/// Bytes fetched at a time; longer records are fetched whole.
+/// Number of bytes fetched at a time; longer records are fetched whole.
 const CHUNK_LEN: usize = 256 << 10;
 
-/// Walks over the records of one segment.
+/// Iterates over the records of one segment.
 pub struct Scanner {
     file: Arc<dyn DiskFile>,
     path: PathBuf,
@@ -30,24 +30,24 @@ pub struct Scanner {
     len: u64,
     position: u64,
     last_seq: u64,
-    /// Members still to come of the batch being read.
+    /// Number of members still to come of the current batch.
     members: u32,
     buf: Vec<u8>,
     buf_start: u64,
 }
 
-/// What is at the scanner's position.
+/// Item at the scanner's position.
 pub enum Step<'a> {
     /// A put or delete, at this offset.
     Record(u64, Record<'a>),
     /// The part to read ended with a whole record.
     End,
-    /// Not a record.
+    /// This is not a record.
     Damaged(u64, Damage),
 }
 
 impl Scanner {
-    /// Reads `file` up to `len`, header not included.
+    /// Creates a scanner that reads `file` up to `len` and skips the header.
     pub fn new(file: Arc<dyn DiskFile>, path: &Path, salt: Salt, origin: Origin, len: u64) -> Self {
         Scanner {
             file,
@@ -63,25 +63,25 @@ impl Scanner {
         }
     }
 
-    /// Reads a segment to its end, by a handle of its own.
+    /// Creates a scanner of a whole segment, with its own handle.
     pub fn of(segment: &Segment) -> Result<Self> {
         let file = segment.sequential()?;
         Ok(Self::new(file, &segment.path, segment.salt, segment.origin, segment.len()))
     }
 
-    /// Where the next record begins, or the place that could not be passed.
+    /// Returns the offset of the next record, or of the first damage.
     pub fn position(&self) -> u64 {
         self.position
     }
 
-    /// Goes on where another scanner of the same segment stands, having read other bytes.
+    /// Continues at the position of another scanner of the same segment, which has read other bytes.
     pub fn follow(&mut self, other: &Scanner) {
         self.position = other.position;
         self.last_seq = other.last_seq;
         self.members = 0;
     }
 
-    /// The next put or delete.
+    /// Returns the next put or delete.
     pub fn step(&mut self) -> Result<Step<'_>> {
         loop {
             let at = self.position;
@@ -119,8 +119,8 @@ impl Scanner {
         }
     }
 
-    /// Verifies all members of the batch with this head at `at`, then is at the first. Returns
-    /// where the last one ends.
+    /// Verifies all members of the batch with this head at `at`, then moves to the first. Returns the end of the
+    /// last one.
     fn enter_batch(&mut self, at: u64, head: Header) -> Result<Result<u64, Damage>> {
         let first_seq = head.seq;
         let batch = Record::verified(head, self.loaded(at)).batch();
@@ -156,7 +156,7 @@ impl Scanner {
         Ok(Ok(end))
     }
 
-    /// Where the batch whose head is at `at` ends, if all its members are good.
+    /// Returns the end of the batch whose head is at `at`, if all its members are good.
     pub fn batch_end(&mut self, at: u64) -> Result<Result<u64, Damage>> {
         self.members = 0;
         let entered = match self.load_record(at)? {
@@ -167,7 +167,7 @@ impl Scanner {
         Ok(entered)
     }
 
-    /// Makes the record at `at` available in the buffer and verifies it.
+    /// Loads the record at `at` into the buffer and verifies it.
     fn load_record(&mut self, at: u64) -> Result<Result<Header, Damage>> {
         let available = self.len.saturating_sub(at);
         self.load(at, available.min(HEADER_LEN_MAX as u64) as usize)?;
@@ -185,18 +185,18 @@ impl Scanner {
         Ok(body.and_then(|body| header.split_body(body)).map(|_| header))
     }
 
-    /// The record [`Self::find_record`] found.
+    /// Returns the record that [`Self::find_record`] found.
     pub fn record_at(&self, at: u64) -> Result<Record<'_>, Damage> {
         Record::decode(self.loaded(at), self.salt, at)
     }
 
-    /// The buffer from file offset `at` on.
+    /// Returns the buffer from file offset `at` on.
     fn loaded(&self, at: u64) -> &[u8] {
         let skip = at.checked_sub(self.buf_start).map_or(usize::MAX, |skip| skip as usize);
         self.buf.get(skip..).unwrap_or(&[])
     }
 
-    /// Has at least `len` bytes at `at` in the buffer; the caller knows that the file has them.
+    /// Loads at least `len` bytes at `at` into the buffer; the caller knows that the file has them.
     fn load(&mut self, at: u64, len: usize) -> Result<()> {
         if self.loaded(at).len() >= len {
             return Ok(());
@@ -210,8 +210,8 @@ impl Scanner {
         Ok(())
     }
 
-    /// The first place from `from` on where a whole record with a later number than those read so
-    /// far stands.
+    /// Returns the first offset from `from` on of a whole record with a higher sequence number than those read
+    /// so far.
     pub fn find_record(&mut self, from: u64) -> Result<Option<(u64, Header)>> {
         let mut at = from.next_multiple_of(ALIGNMENT);
         while at + HEADER_LEN as u64 <= self.len {
@@ -228,7 +228,7 @@ impl Scanner {
         Ok(None)
     }
 
-    /// Whether a good record after `bad` says that the place was durable when it was written.
+    /// Returns true if a good record after `bad` says that this offset was durable when it was written.
     pub fn trusts_beyond(&mut self, bad: u64) -> Result<bool> {
         let mut from = bad + ALIGNMENT;
         while let Some((at, header)) = self.find_record(from)? {

@@ -1,6 +1,6 @@
-//! Verifying everything: the manifest and every record of every segment. The caller verifies hint files.
+//! Verifies the manifest and every record of every segment. The caller verifies hint files.
 //!
-//! Nothing is changed, and nothing stops at the first problem. Opening verifies less: it trusts a
+//! Nothing is changed, and the check continues after a problem. Opening verifies less: it trusts a
 //! sealed segment with a valid hint file until a record is read.
 
 use crate::directory::{self, IfMissing};
@@ -19,31 +19,31 @@ use std::io::ErrorKind;
 use std::path::Path;
 use std::sync::Arc;
 
-/// What a check found.
+/// Result of a check.
 #[derive(Clone, Default, Debug)]
 #[non_exhaustive]
 pub struct CheckReport {
-    /// Segments read.
+    /// Number of segments read.
     pub segments: usize,
-    /// Records that check out.
+    /// Number of valid records.
     pub records: u64,
-    /// Bytes read.
+    /// Number of bytes read.
     pub bytes: u64,
-    /// Segments without a valid hint file: no problem, but opening will take longer.
+    /// Number of segments without a valid hint file. This is no problem, but opening takes longer.
     pub hints_missing: usize,
-    /// Torn tails that opening would cut off, in bytes: no problem, nothing in them was durable.
+    /// Bytes of torn tails that opening would truncate. This is no problem: nothing in them was durable.
     pub torn_bytes: u64,
-    /// What is wrong; empty for a sound store.
+    /// The problems; empty for an intact store.
     pub problems: Vec<Error>,
 }
 
 /// Verifies the files of the store in a directory, which must not be open.
 ///
-/// `has_hint` says whether a finished segment of a database has a valid hint file.
+/// `has_hint` returns true if a finished segment of a database has a valid hint file.
 ///
 /// # Errors
-/// When checking is not possible: the store is open, or there is none. Problems of the store are
-/// in the report.
+/// When checking is not possible: the store is open, or does not exist. Problems of the store are in the
+/// report.
 pub fn check_files(
     disk: Arc<dyn Disk>,
     dir: &Path,
@@ -105,15 +105,15 @@ pub fn check_files(
     Ok(report)
 }
 
-/// Keeps other processes from opening the store in a directory, until the result is dropped.
+/// Prevents other processes from opening the store in a directory until the result is dropped.
 ///
 /// # Errors
-/// [`Error::Locked`] when another process has it open, [`Error::NotAStore`] where there is none.
+/// [`Error::Locked`] when another process has it open, [`Error::NotAStore`] if there is none.
 pub fn lock_store(dir: impl AsRef<Path>) -> Result<Box<dyn crate::disk::DiskLock>> {
     lock_store_on(&OsDisk, dir.as_ref())
 }
 
-/// Locks the store in a directory. Where there is none, nothing is left behind.
+/// Locks the store in a directory. If there is none, no lock file is left behind.
 pub(crate) fn lock_store_on(disk: &dyn Disk, dir: &Path) -> Result<Box<dyn crate::disk::DiskLock>> {
     let not_a_store = || Error::NotAStore { path: dir.to_owned() };
     let paths = disk.list(dir).map_err(|e| match e.kind() {

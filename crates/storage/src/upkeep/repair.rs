@@ -1,15 +1,15 @@
-//! Saving the readable records of a damaged store into a new directory.
+//! Saves the readable records of a damaged store into a new directory.
 //!
-//! Every valid record is copied, with its sequence number, into a segment of the new store; opening that decides
-//! as always which record of each key is newest. The damaged store is not touched.
+//! Every valid record is copied, with its sequence number, into a segment of the new store. As always, opening
+//! determines the newest record of each key. The damaged store is not touched.
 //!
-//! * Losing a damaged record may resurface an older record of its key: a repair is a deliberate act, and the
+//! * Losing a damaged record may resurface an older record of its key. A repair is a deliberate act, and the
 //!   report says how much was skipped.
-//! * Of a batch in an unfinished segment, members are saved only if all are there.
+//! * Members of a batch in an unfinished segment are saved only if all exist.
 //! * The records of a log are renumbered, without gaps, in their old order. Records after a lost one are kept:
 //!   the owner who repairs a log has decided that this is better than nothing.
-//! * When the manifest is lost too, all segments found are taken, including those that compaction had replaced
-//!   and not yet removed.
+//! * If the manifest is lost too, all segments found are used, including those that compaction had replaced but
+//!   not yet removed.
 
 use super::check::home;
 use crate::directory::{self, IfMissing};
@@ -29,31 +29,31 @@ use std::io::IoSlice;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-/// Bytes collected before they are written.
+/// Number of bytes collected before they are written.
 const WRITE_LEN: usize = 1 << 20;
 
-/// What a repair saved.
+/// Result of a repair.
 #[derive(Clone, Default, Debug)]
 #[non_exhaustive]
 pub struct RepairReport {
-    /// Segments from which records were saved.
+    /// Number of segments from which records were saved.
     pub segments: usize,
-    /// Records saved.
+    /// Number of records saved.
     pub records: u64,
-    /// Bytes passed over because they are no records.
+    /// Number of bytes skipped because they are not records.
     pub bytes_skipped: u64,
-    /// Records passed over because their batch is not whole.
+    /// Number of records skipped because their batch is incomplete.
     pub members_skipped: u64,
     /// Segments that could not be read at all.
     pub problems: Vec<Error>,
 }
 
-/// Saves what can be saved of the store in `from` into the directory `to`, which must hold no
-/// store. The new store is opened like any other.
+/// Saves the readable part of the store in `from` into the directory `to`, which must hold no store. The new
+/// store is opened like any other.
 ///
 /// # Errors
-/// When one of the stores is open, there are no segments in `from`, there is a store in `to`, or
-/// writing fails; the new store is then of no use.
+/// When one of the stores is open, there are no segments in `from`, there is a store in `to`, or writing fails;
+/// the new store is then useless.
 pub fn repair(
     from: impl AsRef<Path>,
     to: impl AsRef<Path>,
@@ -62,7 +62,7 @@ pub fn repair(
     repair_on(Arc::new(OsDisk), from.as_ref(), to.as_ref(), progress)
 }
 
-/// As [`repair`], on another disk than the operating system's.
+/// Repairs as [`repair`] does, on a given disk.
 pub fn repair_on(
     disk: Arc<dyn Disk>,
     from: &Path,
@@ -75,7 +75,7 @@ pub fn repair_on(
     let _new_lock = directory::lock(&*disk, to, &if_missing)?;
     refuse_existing(&*disk, to)?;
     let old = match Manifest::load(&*disk, from) {
-        // It is not damaged, and what it says would be lost.
+        // The manifest is not damaged, and its content would be lost.
         Err(error @ Error::TooNew { .. }) => return Err(error),
         old => old.ok().flatten(),
     };
@@ -89,7 +89,7 @@ pub fn repair_on(
     let mut numbering = match manifest.purpose {
         Purpose::Database => Numbering::Kept,
         Purpose::Log => {
-            // In the order of their records, which is not always that of their names.
+            // Sort them by their records, which is not always the order of their names.
             sources.sort_by_cached_key(|(id, source)| {
                 (first_record(&disk, *id, source).map(|(seq, _)| seq), *id)
             });
@@ -116,7 +116,7 @@ pub fn repair_on(
     if let Some(old) = old.filter(|old| old.purpose == Purpose::Database) {
         manifest.next_seq = manifest.next_seq.max(old.next_seq);
     }
-    // The list comes last: before it, there is no store to be opened.
+    // The manifest comes last: before it, there is no store that could be opened.
     manifest.store(&*disk, to)?;
     Ok(report)
 }
@@ -124,17 +124,17 @@ pub fn repair_on(
 struct Source {
     path: PathBuf,
     len: u64,
-    /// Whether a batch in it is known to have been committed.
+    /// True if its batches are known to have been committed.
     is_sealed: bool,
 }
 
-/// Which numbers the saved records get.
+/// Sequence numbers of the saved records.
 enum Numbering {
-    /// Those that they had.
+    /// The old numbers.
     Kept,
-    /// Those of a log, which has no gaps: where records are lost, the next ones move up.
+    /// New numbers for a log, which has no gaps: after lost records, later ones move up.
     Consecutive {
-        /// The next one.
+        /// The next number.
         next: u64,
     },
 }
@@ -193,12 +193,12 @@ fn find_segments(
     Ok(found)
 }
 
-/// The first good record of a segment, with what tails have of it: its number, and whether it has no
-/// key.
+/// Returns the first good record of a segment, including its part of the tails: its sequence number, and true if
+/// it has no key.
 fn first_record(disk: &Arc<dyn Disk>, id: SegmentId, source: &Source) -> Option<(u64, bool)> {
     let file = disk.open(&source.path, crate::disk::OpenMode::ReadOnly).ok()?;
     let salt = read_header(&*file, &source.path).ok()?.salt;
-    // Problems are told when the segment is saved.
+    // Problems are reported when the segment is saved.
     let (file, len) = match source.is_sealed {
         true => (file, source.len),
         false => with_tail(disk, &source.path, file, id, &mut RepairReport::default()).ok()?,
@@ -209,8 +209,8 @@ fn first_record(disk: &Arc<dyn Disk>, id: SegmentId, source: &Source) -> Option<
     Some((record.header.seq, record.key.is_empty()))
 }
 
-/// Without a manifest: the records of a log have no keys, and a database has hardly more than one
-/// record without.
+/// Guesses without a manifest if this is a log: the records of a log have no keys, and a database has hardly
+/// more than one record without a key.
 fn is_log(disk: &Arc<dyn Disk>, sources: &BTreeMap<SegmentId, Source>) -> bool {
     let firsts = sources.iter().filter_map(|(id, source)| first_record(disk, *id, source));
     let mut keyless = firsts.map(|(_, is_keyless)| is_keyless);
@@ -232,7 +232,7 @@ fn save_segment(
     let salt = match read_header(&*file, &source.path) {
         Ok(header) => header.salt,
         Err(error) => {
-            // Without the salt no record can be told from rubbish.
+            // Without the salt records cannot be told from garbage.
             report.problems.push(error);
             report.bytes_skipped += source.len;
             return Ok(Saved::Nothing);
@@ -242,7 +242,7 @@ fn save_segment(
         true => (file, source.len),
         false => with_tail(disk, &source.path, file, id, report)?,
     };
-    // Order does not matter here, so the segment is read like one that compaction made.
+    // Order does not matter here, so the segment is read like an output of compaction.
     let origin = Origin::Compaction;
     let mut scanner = Scanner::new(file, &source.path, salt, origin, len);
     let mut output: Option<Output> = None;
@@ -275,7 +275,7 @@ fn save_segment(
     output.map_or(Ok(Saved::Nothing), Output::finish)
 }
 
-/// A segment that was being written, together with its part of the tails.
+/// Returns an unfinished segment together with its part of the tails.
 fn with_tail(
     disk: &Arc<dyn Disk>,
     path: &Path,

@@ -26,24 +26,24 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::Duration;
 
-/// A frame of more bytes is not kept for the next record.
+/// Maximum length of a frame that is kept for the next record.
 const FRAME_KEPT_BYTES_MAX: usize = 64 << 10;
 
 thread_local! {
-    /// Where the records of a thread are encoded, one after the other.
+    /// Buffer in which a thread encodes its records.
     static FRAME: Cell<Vec<u8>> = const { Cell::new(Vec::new()) };
 }
 
-/// A place between two records; see [`Wal::rotate`].
+/// A position between two records; see [`Wal::rotate`].
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct WalMark {
-    /// The segments that hold what came before.
+    /// Segments with the records before it.
     before: Vec<SegmentId>,
-    /// Number of the first record behind it.
+    /// Sequence number of the first record after it.
     first_seq: u64,
 }
 
-/// The files of a log with nothing on top.
+/// The owner of a plain log.
 struct Alone(LogFiles);
 
 impl Owner for Alone {
@@ -59,13 +59,12 @@ pub struct Wal {
 }
 
 impl Wal {
-    /// Opens the log in a directory, making it if there is none, and has `replay` take its records
-    /// one after the other.
+    /// Opens the log in a directory, creating it if there is none, and passes its records to `replay` one after
+    /// the other.
     ///
     /// # Errors
-    /// [`Error::Locked`] when another process has it open; [`Error::Corrupt`] or [`Error::Missing`] with
-    /// the file concerned when the files are not what was written; [`Error::Rejected`] when
-    /// `replay` does not like a record.
+    /// [`Error::Locked`] when another process has it open; [`Error::Corrupt`] or [`Error::Missing`] with the
+    /// file concerned when the files are damaged; [`Error::Rejected`] when `replay` refuses a record.
     pub fn open_on(
         disk: Arc<dyn Disk>,
         dir: impl AsRef<Path>,
@@ -77,7 +76,7 @@ impl Wal {
         Ok((wal, recovery))
     }
 
-    /// The same without its threads, for callers with something to do first; [`Wal::start_threads`] starts them.
+    /// Opens the log as [`Wal::open_on`] does without starting its threads; [`Wal::start_threads`] starts them.
     ///
     /// # Errors
     /// As [`Wal::open_on`].
@@ -89,9 +88,9 @@ impl Wal {
     ) -> Result<(Self, WalRecovery)> {
         let (files, recovery) = recovery::open(disk, dir, options, &mut Replay::new(replay))?;
         let log = Arc::new(Alone(files));
-        // So that the first writer need not wait for a segment.
+        // Done now so that the first writer need not wait for a segment.
         match log.0.prepare_spares(&*log) {
-            // The first writer has to try again, and reports what is missing.
+            // The first writer tries again, and reports the failure.
             Err(error) if error.is_transient() => {}
             prepared => prepared?,
         }
@@ -102,17 +101,17 @@ impl Wal {
     /// Starts the threads that the options ask for, once.
     ///
     /// # Errors
-    /// When the system has none to give.
+    /// When the system cannot start a thread.
     pub fn start_threads(&self, dir: impl AsRef<Path>) -> Result<()> {
         let started = self.threads.lock().start();
         started.map_err(|e| Error::io("serve", dir.as_ref(), e))
     }
 
-    /// Bytes in the files of the log in `dir`, if there is one: what there is to be loaded, except for the last
+    /// Returns the bytes in the files of the log in `dir`, if there is one. An opening loads these, and the last
     /// records.
     ///
     /// # Errors
-    /// When the files cannot be looked at.
+    /// When the files cannot be listed.
     pub fn bytes_in(disk: &dyn Disk, dir: &Path) -> std::io::Result<u64> {
         let paths = match disk.list(dir) {
             Err(error) if error.kind() == std::io::ErrorKind::NotFound => return Ok(0),
@@ -127,15 +126,13 @@ impl Wal {
         &self.log.0.appenders[0]
     }
 
-    /// Appends a record. When this returns, the record survives the death of the process, and so
-    /// do all before it.
+    /// Appends a record. When this returns, the record and all earlier ones survive the death of the process.
     ///
-    /// Takes no system call as a rule, and waits for the disk only when the tail is full.
+    /// Usually takes no system call; waits for the disk only when the tail is full.
     ///
     /// # Errors
-    /// [`Error::ValueTooLong`] for a record of more than [`WAL_RECORD_LEN_MAX`] bytes. After
-    /// [`Error::NoSpace`] nothing of the record was kept. After another error the log is read-only
-    /// until it is opened again.
+    /// [`Error::ValueTooLong`] for a record of more than [`WAL_RECORD_LEN_MAX`] bytes. After [`Error::NoSpace`]
+    /// nothing of the record is kept. After another error the log is read-only until it is opened again.
     pub fn append(&self, record: &[u8]) -> Result<()> {
         if record.len() > WAL_RECORD_LEN_MAX {
             return Err(Error::ValueTooLong { len: record.len(), max: WAL_RECORD_LEN_MAX });
@@ -148,40 +145,40 @@ impl Wal {
         appended
     }
 
-    /// The longest wait of an append for the disk, since this was called last: for room in the tail or in a
+    /// Returns the longest wait of an append for the disk since the last call: for room in the tail or in a
     /// segment, or for a record that is too long for the tail.
     pub fn take_longest_wait(&self) -> Duration {
         self.appender().take_longest_wait()
     }
 
-    /// Whether there has ever been a record in it, be it that all were dropped since.
+    /// Returns true if the log has ever had a record, even if all were dropped since.
     pub fn was_ever_written(&self) -> bool {
         const FIRST_SEQ: u64 = 1;
         self.log.0.next_seq.load(Ordering::Acquire) > FIRST_SEQ
     }
 
-    /// Where the log ends: a number that grows with every record.
+    /// Returns the position of the end of the log, which grows with every record.
     pub fn appended(&self) -> u64 {
         self.appender().end()
     }
 
-    /// Records up to here survive a power cut; to be compared with [`Wal::appended`].
+    /// Returns the position up to which records survive a power cut; compare it with [`Wal::appended`].
     pub fn durable(&self) -> u64 {
         self.appender().durable()
     }
 
-    /// Makes everything appended so far durable. Returns up to where.
+    /// Makes everything appended so far durable. Returns the durable position.
     pub fn sync(&self) -> Result<u64> {
         self.appender().sync_all(&*self.log)?;
         Ok(self.durable())
     }
 
-    /// Bytes of the log on disk.
+    /// Returns the bytes of the log on disk.
     pub fn bytes(&self) -> u64 {
         self.log.0.segments.read().values().map(|segment| segment.len()).sum()
     }
 
-    /// Goes on in a new segment: what is appended from now on can be kept without what came before.
+    /// Begins a new segment, so that later records can be kept without earlier ones.
     pub fn rotate(&self) -> Result<WalMark> {
         self.log.0.check_writable()?;
         self.log.0.prepare_spares(&*self.log)?;
@@ -189,16 +186,16 @@ impl Wal {
         if let Some(full) = head.close_run() {
             self.log.0.add_immutable(0, full);
         }
-        // A segment is in use from when a writer takes it, which needs the shard's lock.
+        // A segment is in use from the moment when a writer takes it, under the shard's lock.
         let before = self.log.0.segments.read().keys().copied().collect();
         Ok(WalMark { before, first_seq: self.log.0.next_seq.load(Ordering::Acquire) })
     }
 
-    /// Removes what came before a mark, after making durable what came behind it. Returns the bytes
-    /// that were freed.
+    /// Removes everything before a mark, after making everything after it durable. Returns the number of bytes
+    /// freed.
     pub fn drop_before(&self, mark: &WalMark) -> Result<u64> {
         self.sync()?;
-        // What goes is not sealed meanwhile, nor afterwards.
+        // The lock keeps the dropped segments from being sealed now or later.
         let _sealing = self.log.0.sealing.lock();
         self.log.0.check_writable()?;
         self.log.0.update_manifest(&*self.log, |manifest| {
@@ -229,7 +226,7 @@ impl Wal {
 
 impl Drop for Wal {
     fn drop(&mut self) {
-        // Errors are returned by `close`. Nothing that was acknowledged depends on this.
+        // `close` returns the errors. Nothing that was acknowledged depends on this.
         let _ = self.close();
     }
 }
@@ -260,8 +257,8 @@ mod tests {
         let (disk, mut records) = (SimDisk::new(1), Vec::new());
         let wal = open(&disk, &mut records);
         wal.append(b"old").unwrap();
-        // The sealing thread has just made a spare segment, and the log rotates before it can
-        // put it with the others.
+        // The sealing thread has just made a spare segment, and the log rotates before the thread can add it to
+        // the list.
         let spare = wal.log.0.create_segment(&*wal.log, Origin::Log).unwrap();
         let mark = wal.rotate().unwrap();
         wal.log.0.spares.lock().push(spare);

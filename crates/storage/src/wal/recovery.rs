@@ -1,8 +1,8 @@
-//! From the files of a directory to the records of a log, in order.
+//! Recovers the records of a log, in order, from the files of a directory.
 //!
-//! Sequence numbers are consecutive over all segments. Where one is missing, the log ends: the power failed
+//! Sequence numbers are consecutive over all segments. At a missing number the log ends: the power failed
 //! after later bytes had reached the device before earlier ones, and nothing from there on was acknowledged as
-//! durable. The rest is cut off and reported.
+//! durable. The rest is truncated and reported.
 
 use crate::directory::{self, IfMissing};
 use crate::disk::{Disk, OpenMode};
@@ -17,30 +17,30 @@ use crate::segment::scan::{Scanner, Step};
 use std::path::Path;
 use std::sync::Arc;
 
-/// Segments of a log that are open at a time, besides the one that is written.
+/// Maximum number of open segments of a log, besides the one being written.
 const OPEN_FILES_MAX: usize = 512;
 
-/// A log has one: its records are in one order.
+/// A log has one shard: its records are in one order.
 const SHARDS: u32 = 1;
 
 type Segments = Vec<Arc<Segment>>;
 
-/// What opening a log found.
+/// Result of opening a log.
 #[derive(Clone, PartialEq, Eq, Default, Debug)]
 #[non_exhaustive]
 pub struct WalRecovery {
-    /// Records read.
+    /// Number of records read.
     pub records: u64,
-    /// Bytes of the log.
+    /// Length of the log in bytes.
     pub bytes: u64,
-    /// Ends that were cut off. Nothing in them was said to be durable.
+    /// Truncated ends. Nothing in them was acknowledged as durable.
     pub torn_tails: Vec<TornTail>,
 }
 
-/// The caller, to whom records are given.
+/// Receiver of the records.
 pub(crate) struct Replay<F> {
     take: F,
-    /// The number that the next record must have.
+    /// Sequence number that the next record must have.
     next_seq: u64,
     recovery: WalRecovery,
 }
@@ -50,7 +50,7 @@ impl<F: FnMut(&[u8]) -> Result<(), String>> Replay<F> {
         Replay { take, next_seq: 0, recovery: WalRecovery::default() }
     }
 
-    /// Takes the records of a segment. Returns the offset of one before which others are missing.
+    /// Passes on the records of a segment. Returns the offset of a record before which others are missing.
     fn segment(&mut self, segment: &Arc<Segment>) -> Result<Option<u64>> {
         let mut records = Scanner::of(segment)?;
         loop {
@@ -76,7 +76,7 @@ impl<F: FnMut(&[u8]) -> Result<(), String>> Replay<F> {
     }
 }
 
-/// Opens the log in a directory, making it if there is none.
+/// Opens the log in a directory, creating it if there is none.
 pub(crate) fn open<F: FnMut(&[u8]) -> Result<(), String>>(
     disk: Arc<dyn Disk>,
     dir: &Path,
@@ -94,30 +94,31 @@ pub(crate) fn open<F: FnMut(&[u8]) -> Result<(), String>>(
     let segments = complete_segments(&home, &manifest, &mut replay.recovery)?;
     replay.next_seq = manifest.first_seq;
     let (kept, obsolete) = replay_segments(&mut manifest, segments, replay)?;
-    // Without a gap, though numbers from here on may have been given to records that are lost.
+    // Continue without a gap, even though later numbers may have been given to records that are lost.
     manifest.next_seq = replay.next_seq;
     directory::adopt_tails(&*home.disk, dir, &mut manifest)?;
     match manifest.store(&*home.disk, dir) {
         Ok(()) => {
-            // Only now, when the manifest lists them as obsolete, may the empty ones' files go.
+            // The files of the empty segments may be removed only now, when the manifest lists them as
+            // obsolete.
             obsolete.iter().for_each(|segment| segment.mark_obsolete());
             drop(obsolete);
             directory::remove_idle_tails(&*home.disk, dir, manifest.shards)?;
         }
-        // The disk is full. The manifest that is there leads to the same records once more; the one in
-        // memory is stored before anything else is written, and the next opening removes what is obsolete.
+        // The disk is full. The manifest on disk gives the same records again. The one in memory is stored
+        // before anything else is written, and the next opening removes the obsolete segments.
         Err(error) if error.is_transient() && !is_new => {}
         Err(error) => return Err(error),
     }
     replay.recovery.bytes = kept.iter().map(|segment| segment.len()).sum();
     let segments = kept.into_iter().map(|segment| (segment.id, segment)).collect();
-    // Nobody reads the log again while the server runs: the page cache has better uses.
+    // The log is not read again while the server runs: the page cache has better uses.
     let direct_writes = true;
     let files = LogFiles::new(home, options, SHARDS, direct_writes, segments, manifest, lock);
     Ok((files, std::mem::take(&mut replay.recovery)))
 }
 
-/// Ends every segment behind its last good record, and puts them in the order of their records.
+/// Truncates every segment after its last good record, and sorts them by their records.
 fn complete_segments(
     home: &Arc<SegmentHome>,
     manifest: &Manifest,
@@ -148,8 +149,8 @@ fn complete_segments(
     Ok(segments.into_iter().map(|(_, segment)| segment).collect())
 }
 
-/// Has the records taken, and lists the segments as what they are now: those to keep, and those
-/// without records, which are to go.
+/// Passes on all records, and updates the states of the segments in the list. Returns those to keep and those
+/// without records, which are to be removed.
 fn replay_segments<F: FnMut(&[u8]) -> Result<(), String>>(
     manifest: &mut Manifest,
     segments: Vec<Arc<Segment>>,
@@ -181,8 +182,8 @@ fn replay_segments<F: FnMut(&[u8]) -> Result<(), String>>(
     Ok((kept, obsolete))
 }
 
-/// Ends a segment where records before it are missing. One that was finished was durable together
-/// with everything before it, so there nothing can be missing by a power cut.
+/// Truncates a segment at an offset before which records are missing. A sealed segment was durable together
+/// with everything before it, so a power cut cannot cause this there.
 fn cut(segment: &Segment, offset: u64, is_sealed: bool) -> Result<TornTail> {
     const MISSING: &str = "records before it are missing";
     if is_sealed {

@@ -4,13 +4,13 @@ use base64::Engine;
 use base64::alphabet::STANDARD;
 use base64::engine::general_purpose::{GeneralPurpose, GeneralPurposeConfig};
 
-/// As memcached does, accepts text whose last character has bits that mean nothing.
+/// Decoder that accepts unused bits in the last character, as memcached does.
 const ENGINE: GeneralPurpose = GeneralPurpose::new(
     &STANDARD,
     GeneralPurposeConfig::new().with_decode_allow_trailing_bits(true),
 );
 
-/// Bytes that are written as `len` characters at most.
+/// Returns how many bytes `len` characters decode to at most.
 pub const fn decoded_len_max(len: usize) -> usize {
     len / 4 * 3
 }
@@ -23,8 +23,8 @@ pub fn encode(bytes: &[u8], out: &mut Vec<u8>) {
     debug_assert_eq!(written, Ok(out.len() - start), "four characters for each three bytes");
 }
 
-/// Writes what the characters mean into `out` and returns that part of it; `None` if they are no
-/// base64 or mean more bytes than fit.
+/// Decodes the characters into `out` and returns that part of it; `None` if they are not base64 or
+/// decode to more bytes than fit.
 pub fn decode<'o>(text: &[u8], out: &'o mut [u8]) -> Option<&'o [u8]> {
     let len = ENGINE.decode_slice(text, out).ok().filter(|&len| len > 0)?;
     Some(&out[..len])

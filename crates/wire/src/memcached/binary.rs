@@ -1,7 +1,7 @@
 //! The binary protocol: frames of a 24-byte header, extras, key and value.
 //!
-//! All numbers are big-endian. The header determines where a frame ends, so a nonsensical request is refused and
-//! the connection goes on; only contradictory lengths, or a first byte that begins no request, end it.
+//! All numbers are big-endian. The header determines the end of a frame, so an invalid request is refused and the
+//! connection continues. Only contradictory lengths, or a first byte that begins no request, end it.
 
 use super::{BINARY_MAGIC, KEY_LEN_MAX, Limits};
 
@@ -11,10 +11,10 @@ pub const HEADER_LEN: usize = 24;
 /// The first byte of a reply.
 const REPLY_MAGIC: u8 = 0x81;
 
-/// An expiry in increment and decrement that says: do not create the key.
+/// Expiry that tells increment and decrement not to create the key.
 pub const DO_NOT_CREATE: u32 = u32::MAX;
 
-/// Numbers of commands.
+/// Command numbers.
 #[expect(missing_docs, reason = "the names are those of the protocol")]
 pub mod opcode {
     pub const GET: u8 = 0x00;
@@ -54,7 +54,7 @@ pub mod opcode {
     pub const GATKQ: u8 = 0x24;
 }
 
-/// How a request ended, as its reply says.
+/// Outcome of a request, as stated in its reply.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[repr(u16)]
 #[expect(missing_docs, reason = "the texts are in the table below")]
@@ -76,7 +76,7 @@ pub enum Status {
 }
 
 impl Status {
-    /// The text that clients and people know it by.
+    /// Returns the text that clients and people know it by.
     pub const fn text(self) -> &'static str {
         match self {
             Self::Ok => "",
@@ -97,52 +97,52 @@ impl Status {
     }
 }
 
-/// A request, its parts in place.
+/// A request; its parts are slices of the input.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Request<'a> {
     /// See [`opcode`].
     pub opcode: u8,
-    /// Comes back in the reply.
+    /// Returned unchanged in the reply.
     pub opaque: u32,
-    /// The version that the value must have; 0 for any.
+    /// Version that the value must have; 0 for any.
     pub version: u64,
-    /// Between header and key.
+    /// Bytes between header and key.
     pub extras: &'a [u8],
     /// At most 65,535 bytes here; see [`Request::operation`].
     pub key: &'a [u8],
-    /// The rest.
+    /// Bytes behind the key.
     pub value: &'a [u8],
 }
 
-/// Whether success gets a reply.
+/// Reply policy for success.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Loudness {
-    /// It is.
+    /// Success gets a reply.
     Loud,
     /// Quiet: only errors get a reply, and reads that found something.
     Quiet,
 }
 
-/// When a value is stored.
+/// Condition and manner of storing a value.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Mode {
-    /// Always.
+    /// Store always.
     Set,
-    /// If there is none.
+    /// Store if there is no value.
     Add,
-    /// If there is one.
+    /// Store if there is a value.
     Replace,
-    /// Behind the one there is.
+    /// Append to the present value.
     Append,
-    /// Before the one there is.
+    /// Prepend to the present value.
     Prepend,
 }
 
-/// What a request asks for, checked as far as that is possible without looking at data.
+/// Operation of a request, checked as far as possible without looking at data.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[expect(missing_docs, reason = "fields are named as in the protocol")]
 pub enum Operation<'a> {
-    /// GET and its like; with a touch GAT.
+    /// GET and its variants; GAT if there is a touch.
     Get {
         with_key: bool,
         touch: Option<u32>,
@@ -190,7 +190,7 @@ fn u64_at(bytes: &[u8], at: usize) -> u64 {
     bytes.get(at..).and_then(|rest| rest.first_chunk()).map_or(0, |word| u64::from_be_bytes(*word))
 }
 
-/// What parts a command's requests have.
+/// Key that requests of a command must have.
 #[derive(PartialEq, Eq)]
 enum Key {
     Needed,
@@ -199,7 +199,7 @@ enum Key {
 }
 
 impl<'a> Request<'a> {
-    /// Whether success gets a reply.
+    /// Returns the reply policy for success.
     pub fn loudness(&self) -> Loudness {
         use opcode::*;
         match self.opcode {
@@ -208,13 +208,12 @@ impl<'a> Request<'a> {
         }
     }
 
-    /// What is asked for.
+    /// Returns the operation.
     ///
     /// # Errors
     ///
-    /// [`Status::UnknownCommand`], and [`Status::InvalidArguments`] if a part has not the length that
-    /// it has to have.
-    // Always in line, so that a caller that matches on the result does that here.
+    /// [`Status::UnknownCommand`], and [`Status::InvalidArguments`] if a part does not have the required length.
+    // Always inlined, so that the match on the result merges with a match in the caller.
     #[inline(always)]
     pub fn operation(&self) -> Result<Operation<'a>, Status> {
         use Operation as Op;
@@ -270,38 +269,38 @@ fn adjust<'a>(up: bool, extras: &[u8]) -> Operation<'a> {
     Operation::Adjust { up, delta, initial, expiry: u32_at(extras, 16) }
 }
 
-/// The next thing in an input.
+/// The next item of an input.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Step<'a> {
     /// A whole request.
     Request(Request<'a>),
-    /// A request whose value is longer than allowed; the value is missing and will be skipped.
+    /// A request with a value that exceeds the limit. The value is missing and will be skipped.
     TooLarge(Request<'a>),
-    /// The input ends before the request does, which is `hint` bytes longer at least.
+    /// The request is incomplete: at least `hint` bytes are missing.
     NeedMore {
         /// Bytes that are missing for certain; 0 if that is unknown.
         hint: usize,
     },
-    /// There is no way on: the lengths contradict each other.
+    /// The lengths contradict each other. The connection cannot continue.
     Broken {
-        /// Comes back in the last reply.
+        /// Opaque of the request, for the last reply.
         opaque: u32,
-        /// Of the request.
+        /// Opcode of the request.
         opcode: u8,
     },
-    /// There is no way on, and nothing to reply to: this is no request.
+    /// The input is no request. The connection cannot continue, and there is nothing to reply to.
     NoRequest,
 }
 
 /// Finds requests, one at a time.
 #[derive(Clone, Debug, Default)]
 pub struct Parser {
-    /// Bytes of a value that is not wanted.
+    /// Bytes of a discarded value that are still to be skipped.
     skip: usize,
 }
 
 impl Parser {
-    /// Looks for a request at the front of `input`, and returns how many bytes of it are done with.
+    /// Parses the request at the front of `input`, and returns how many bytes of the input are consumed.
     #[inline]
     pub fn next<'a>(&mut self, input: &'a [u8], limits: &Limits) -> (Step<'a>, usize) {
         let skipped = self.skip.min(input.len());
@@ -316,7 +315,7 @@ impl Parser {
             return (Step::NoRequest, 0);
         }
         let Some((header, body)) = input.split_first_chunk::<HEADER_LEN>() else {
-            // A skipped value may go on.
+            // An input may end inside a skipped value.
             let hint = if input.is_empty() { 0 } else { HEADER_LEN - input.len() };
             return (Step::NeedMore { hint }, 0);
         };
@@ -344,22 +343,22 @@ impl Parser {
     }
 }
 
-/// The header fields of a reply besides lengths.
+/// Header fields of a reply, without lengths.
 #[derive(Clone, Copy, Debug)]
 pub struct Reply {
-    /// That of the request.
+    /// Opcode of the request.
     pub opcode: u8,
-    /// How it ended.
+    /// Outcome of the request.
     pub status: Status,
-    /// That of the request.
+    /// Opaque of the request.
     pub opaque: u32,
     /// The version of the value; 0 without one.
     pub version: u64,
 }
 
 impl Reply {
-    /// Appends the header of a reply whose body has parts of these lengths. In line, so that lengths that are known
-    /// cost nothing.
+    /// Appends the header of a reply whose parts have these lengths. Inlined, so that constant lengths cost
+    /// nothing.
     #[inline(always)]
     pub fn header(&self, extras_len: usize, key_len: usize, value_len: usize, out: &mut Vec<u8>) {
         let mut header = [0; HEADER_LEN];

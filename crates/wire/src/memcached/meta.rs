@@ -1,6 +1,6 @@
-//! Meta commands: a verb, a key, and flags that say what to do and what to return.
+//! Meta commands: a verb, a key, and flags that select what to do and what to return.
 //!
-//! A flag is a letter, some with a token behind it. Return flags are answered in request order. Each may come
+//! A flag is a letter; some have a token behind it. Return flags are answered in request order. Each flag may occur
 //! once.
 
 use std::num::NonZeroU64;
@@ -9,16 +9,16 @@ use super::number::{flags as parse_client_flags, signed, unsigned};
 use super::words::words;
 use super::{KEY_LEN_MAX, base64};
 
-/// Flags of one command.
+/// Upper bound of flags of one command.
 const FLAGS_MAX: usize = 17;
 
 /// The longest opaque token, its letter included.
 const OPAQUE_LEN_MAX: usize = 32;
 
-/// The longest key as it is written: base64 of the longest key.
+/// The longest key as written: base64 of the longest key.
 pub(super) const KEY_TEXT_LEN_MAX: usize = KEY_LEN_MAX;
 
-/// What to do.
+/// Action of a meta command.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Verb<'a> {
     /// `mg`
@@ -36,52 +36,52 @@ pub enum Verb<'a> {
 /// A meta command.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Request<'a> {
-    /// What to do.
+    /// Action of the command.
     pub verb: Verb<'a>,
-    /// The key as it is written; see [`Request::key`].
+    /// Key as written; see [`Request::key`].
     pub key_text: &'a [u8],
-    /// All flags as they were written, blanks between them.
+    /// All flags as written, with spaces between them.
     pub flags: &'a [u8],
-    /// What the flags that say what to do mean.
+    /// Values of the flags that change what the command does.
     pub options: Options,
 }
 
-/// What the flags of a command ask to do.
+/// Values of the flags that change what a command does.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Options {
     /// `b`: the key is written in base64.
     pub base64: bool,
-    /// `q`: what is to be expected is not told.
+    /// `q`: suppress the expected replies.
     pub quiet: bool,
-    /// `v`: the value is wanted.
+    /// `v`: return the value.
     pub value: bool,
-    /// `u`: this is no use of the key.
+    /// `u`: do not count this as a use of the key.
     pub no_touch: bool,
-    /// `h`: whether the item was read before is wanted.
+    /// `h`: return whether the item was read before.
     pub hit: bool,
-    /// `c`: the version is wanted.
+    /// `c`: return the version.
     pub version: bool,
-    /// `I`: mark as out of date.
+    /// `I`: mark the item as stale.
     pub invalidate: bool,
-    /// `x`: remove the value, and keep the item.
+    /// `x`: remove the value and keep the item.
     pub remove_value: bool,
     /// `T`: seconds to live from now on.
     pub ttl: Option<i64>,
-    /// `N`: create what is missing, with so many seconds to live.
+    /// `N`: create a missing item, with this many seconds to live.
     pub vivify: Option<i64>,
-    /// `R`: let one reader refresh an item that expires within so many seconds.
+    /// `R`: let one reader refresh an item that expires within this many seconds.
     pub recache: Option<i64>,
     /// `F`: client flags.
     pub client_flags: u32,
-    /// `C`: the version that the value must have; for `mg`, the one that the reader has.
+    /// `C`: version that the value must have; for `mg`, the version that the reader has.
     pub compare: Option<u64>,
-    /// `E`: the version that the value gets.
+    /// `E`: version that the value gets.
     pub given: Option<NonZeroU64>,
     /// `M`: the mode, a letter; 0 for none.
     pub mode: u8,
-    /// `J`: the first value of a number.
+    /// `J`: initial value of a number.
     pub initial: u64,
-    /// `D`: what to add to a number.
+    /// `D`: amount to add to a number.
     pub delta: u64,
 }
 
@@ -116,7 +116,7 @@ const TOO_MANY_FLAGS: &str = "CLIENT_ERROR options flags are too long";
 const BAD_TOKEN: &str = "CLIENT_ERROR bad token in command line format";
 
 impl<'a> Request<'a> {
-    /// The key, decoded into `room` if need be.
+    /// Returns the key, decoded into `room` if it is in base64.
     #[inline]
     pub fn key<'r>(&self, room: &'r mut [u8; KEY_LEN_MAX]) -> &'r [u8]
     where
@@ -125,11 +125,11 @@ impl<'a> Request<'a> {
         if !self.options.base64 {
             return self.key_text;
         }
-        // It was decoded when the flags were read.
+        // Cannot fail: it was decoded once when the flags were read.
         base64::decode(self.key_text, room).unwrap_or_default()
     }
 
-    /// The flags with their tokens, in order.
+    /// Returns the flags with their tokens, in order.
     #[inline]
     pub fn flags(&self) -> impl Iterator<Item = (u8, &'a [u8])> + use<'a> {
         words(self.flags)
@@ -137,10 +137,10 @@ impl<'a> Request<'a> {
     }
 }
 
-/// What a command that cannot be read is answered with.
+/// Error reply to an invalid command.
 type Refused = &'static str;
 
-/// Reads the key and the flags of a command.
+/// Parses the key and the flags of a command.
 pub(super) fn parse<'a>(
     verb: Verb<'a>,
     key_text: &'a [u8],
@@ -152,7 +152,7 @@ pub(super) fn parse<'a>(
     let mut request = Request { verb, key_text, flags, options: Options::default() };
     let options = &mut request.options;
     if let Err(error) = options.parse(flags).and_then(|()| check_base64(key_text, options)) {
-        // One of the commands does not tell what exactly is wrong.
+        // `ma` does not report which flag is wrong.
         return Err(if verb == Verb::Arithmetic { BAD_FLAG } else { error });
     }
     check_mode(&request)?;
@@ -183,14 +183,14 @@ impl Options {
     #[inline]
     fn parse(&mut self, flags: &[u8]) -> Result<(), Refused> {
         self.take_all(flags).map_err(|error| {
-            // An excess of flags is reported before an error in one of them.
+            // Too many flags are reported before an error in one of them.
             if words(flags).count() > FLAGS_MAX { TOO_MANY_FLAGS } else { error }
         })
     }
 
     #[inline]
     fn take_all(&mut self, flags: &[u8]) -> Result<(), Refused> {
-        // A bit for each byte from 64 to 126: those below are no flags, those above count as seen.
+        // One bit for each byte from 64 to 126. Lower bytes are no flags, higher ones count as seen.
         let mut seen = 1u64 << 63;
         for (count, word) in words(flags).enumerate() {
             let Some((&letter, token)) = word.split_first() else { continue };
@@ -227,7 +227,7 @@ impl Options {
                 self.given = Some(given.ok_or(BAD_TOKEN)?);
             }
             b'C' => self.compare = Some(unsigned(token).ok_or(BAD_TOKEN)?),
-            // Only the first byte counts. Without one the mode is none that there is.
+            // Only the first byte counts. An empty token gives a mode that does not exist.
             b'M' => self.mode = token.first().copied().unwrap_or(b' '),
             b'J' => {
                 let initial = unsigned(token);

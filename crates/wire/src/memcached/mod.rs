@@ -1,12 +1,12 @@
 //! The protocols of memcached: requests of clients, replies of the server.
 //!
 //! The byte layouts are in `docs/formats/memcached.md`. The first byte of a connection selects its protocol:
-//! [`BINARY_MAGIC`] begins binary frames, anything else a line. Lines are [`text`] commands or the newer [`meta`]
+//! [`BINARY_MAGIC`] begins binary frames, any other byte a line. Lines are [`text`] commands or the newer [`meta`]
 //! commands, freely mixed.
 //!
-//! A parser takes the bytes received so far and returns one request at a time, whose keys and values are slices of
-//! the input. A value longer than the caller's limit is never waited for: the request is refused at once, and its
-//! bytes are skipped as they come.
+//! A parser takes the bytes received so far and returns one request at a time. Its keys and values are slices of
+//! the input. The parser never waits for a value above the caller's limit: it refuses the request at once, and
+//! skips the bytes of the value as they arrive.
 
 pub mod base64;
 pub mod binary;
@@ -21,17 +21,17 @@ pub const BINARY_MAGIC: u8 = 0x80;
 /// The longest key.
 pub const KEY_LEN_MAX: usize = 250;
 
-/// What a request may have.
+/// Limits on a request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Limits {
-    /// Bytes of a value.
+    /// Upper bound of bytes of a value.
     pub value_len_max: usize,
-    /// Bytes of a line that reads keys. Other lines have a limit of their own, and this one is not
-    /// below it.
+    /// Upper bound of bytes of a line that reads keys. Other lines are limited to [`LINE_LEN_MAX`], which must not
+    /// be greater.
     pub keys_line_len_max: usize,
 }
 
-/// The longest line that holds one key and up to 17 short flags, as in memcached.
+/// The longest line with one key and up to 17 short flags, as in memcached.
 pub const LINE_LEN_MAX: usize = 2048;
 
 /// The longest line that reads keys: some thousand keys of full length.

@@ -1,20 +1,20 @@
-//! Numbers in lines, as memcached reads them: a sign and leading zeros are allowed.
+//! Numbers in lines, in memcached's syntax: a sign and leading zeros are allowed.
 
 use crate::number::{parse_i64, parse_u64};
 
-/// A number without sign, but for a plus.
+/// Parses a number without a minus sign; a plus sign is allowed.
 #[inline]
 pub(super) fn unsigned(word: &[u8]) -> Option<u64> {
     parse_u64(word).or_else(|| parse_u64(significant(word.strip_prefix(b"+").unwrap_or(word))))
 }
 
-/// A number with a sign or none.
+/// Parses a number with or without a sign.
 #[inline]
 pub(super) fn signed(word: &[u8]) -> Option<i64> {
     parse_i64(word).or_else(|| lenient(word))
 }
 
-/// Client flags: what does not fit into 32 bits is cut off.
+/// Parses client flags; bits above the lower 32 are dropped.
 #[inline]
 pub(super) fn flags(word: &[u8]) -> Option<u32> {
     unsigned(word).map(|flags| flags as u32)
@@ -29,13 +29,13 @@ fn lenient(word: &[u8]) -> Option<i64> {
         },
         None => {
             let digits = word.strip_prefix(b"+").unwrap_or(word);
-            // One sign is enough.
+            // A second sign is refused.
             if digits.starts_with(b"-") { None } else { parse_i64(significant(digits)) }
         }
     }
 }
 
-/// Without leading zeros, but for the last digit.
+/// Strips leading zeros, but keeps the last digit.
 fn significant(digits: &[u8]) -> &[u8] {
     let zeros = digits.iter().take_while(|&&digit| digit == b'0').count();
     &digits[zeros.min(digits.len().saturating_sub(1))..]

@@ -1,8 +1,8 @@
-//! Lines: the classic commands, and the meta commands among them.
+//! Lines: the classic commands and the meta commands.
 //!
-//! A line ends in LF or CR LF; blanks separate its words. Storage commands are followed by the value and CR LF.
-//! Unlike memcached, we skip the value of a refused command whenever its length could be read, so a value is never
-//! taken for commands.
+//! A line ends in LF or CR LF; spaces separate its words. Storage commands are followed by the value and CR LF.
+//! Unlike memcached, the parser skips the value of a refused command whenever its length could be read, so it never
+//! takes a value for commands.
 
 use memchr::memchr;
 
@@ -11,79 +11,79 @@ use super::number::{flags as parse_flags, signed, unsigned};
 use super::words::{first_word, words};
 use super::{KEY_LEN_MAX, LINE_LEN_MAX, Limits};
 
-/// Bytes of a value that may be announced at all.
+/// Upper bound of the declared length of a value.
 const DATA_LEN_MAX: u64 = i32::MAX as u64 - 2;
 
 const UNKNOWN: &str = "ERROR";
 const BAD_EXPTIME: &str = "CLIENT_ERROR invalid exptime argument";
-/// The reply to a value that does not end where it should.
+/// Reply to a value that is not followed by CR LF.
 pub const BAD_CHUNK: &str = "CLIENT_ERROR bad data chunk";
 const BAD_DELTA: &str = "CLIENT_ERROR invalid numeric delta argument";
-/// The reply to a value above [`Limits::value_len_max`].
+/// Reply to a value above [`Limits::value_len_max`].
 pub const TOO_LARGE: &str = "SERVER_ERROR object too large for cache";
 
-/// Why the connection ends of a client whose line is above its limit.
+/// Reason for closing a connection whose line exceeds its limit.
 pub const ENDLESS_LINE: &str = "a line without end";
 
-/// Whether the client wants a reply.
+/// The client's wish for a reply.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Reply {
-    /// It does.
+    /// The client wants a reply.
     Wanted,
     /// `noreply`
     Unwanted,
 }
 
-/// When a value is stored.
+/// Condition and manner of storing a value.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Mode {
-    /// Always.
+    /// Store always.
     Set,
-    /// If there is none.
+    /// Store if there is no value.
     Add,
-    /// If there is one.
+    /// Store if there is a value.
     Replace,
-    /// Behind the one there is.
+    /// Append to the present value.
     Append,
-    /// Before the one there is.
+    /// Prepend to the present value.
     Prepend,
-    /// If there is one of this version.
+    /// Store if the present value has this version.
     Cas(u64),
 }
 
 /// A value to store.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Store<'a> {
-    /// When.
+    /// Condition and manner of storing.
     pub mode: Mode,
-    /// Under which key.
+    /// Key of the value.
     pub key: &'a [u8],
-    /// Kept with the value, opaque.
+    /// Client flags, stored with the value and not interpreted.
     pub flags: u32,
     /// Seconds to live, or a Unix time in seconds.
     pub exptime: i64,
     /// The value.
     pub data: &'a [u8],
-    /// Whether the client wants a reply.
+    /// The client's wish for a reply.
     pub reply: Reply,
 }
 
-/// The keys of a command. Most have one, which need not be looked for again.
+/// Keys of a command. Most commands have one key, which is not searched for again.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Keys<'a> {
     first: Option<&'a [u8]>,
-    /// The words that follow it.
+    /// The words that follow `first`.
     others: &'a [u8],
 }
 
 impl<'a> Keys<'a> {
-    /// One after the other. None is longer than [`KEY_LEN_MAX`].
+    /// Iterates over the keys. None is longer than [`KEY_LEN_MAX`].
     #[inline]
     pub fn iter(self) -> impl Iterator<Item = &'a [u8]> {
         self.first.into_iter().chain(words(self.others))
     }
 
-    /// The words of `line`, all short enough for a key.
+    /// Parses the words of `line`, all short enough for a key.
     #[inline]
     fn parse(line: &'a [u8]) -> Result<Self, &'static str> {
         let (first, others) = first_word(line);
@@ -111,9 +111,9 @@ pub enum Command<'a> {
     Touch { key: &'a [u8], exptime: i64, reply: Reply },
     /// `flush_all`
     FlushAll { delay: i64, reply: Reply },
-    /// `stats`, with all that is behind it.
+    /// `stats`, with the rest of the line.
     Stats { what: &'a [u8] },
-    /// A command for operators: its name, what is behind it, and whether a reply is wanted.
+    /// A command for operators: its name, the rest of the line, and whether a reply is wanted.
     Admin { name: &'a [u8], rest: &'a [u8], reply: Reply },
     /// `version`
     Version,
@@ -128,7 +128,7 @@ pub enum Command<'a> {
 }
 
 impl Command<'_> {
-    /// Whether the client wants to hear how it went.
+    /// Returns the client's wish for a reply.
     pub fn reply(&self) -> Reply {
         match self {
             Self::Store(store) => store.reply,
@@ -143,16 +143,16 @@ impl Command<'_> {
     }
 }
 
-/// A command that is answered with an error and nothing else.
+/// A command that is answered with an error and not executed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Refused<'a> {
-    /// The line of the reply, without its end.
+    /// Line of the reply, without its line end.
     pub line: &'static str,
-    /// Whether the client wants it.
+    /// The client's wish for this reply.
     pub reply: Reply,
-    /// Why the connection ends without a reply, if it does.
+    /// Reason for closing the connection without a reply, if it must close.
     pub fatal: Option<&'static str>,
-    /// A key whose old value must not survive the new one that was too large.
+    /// Key whose old value must be removed, because its new value was too large.
     pub outdated: Option<&'a [u8]>,
 }
 
@@ -161,7 +161,7 @@ impl Refused<'_> {
         Self { line, reply: Reply::Wanted, fatal: None, outdated: None }
     }
 
-    /// Ends the connection, as memcached does, without a word.
+    /// Closes the connection without a reply, as memcached does.
     const fn fatal(why: &'static str) -> Self {
         Self { line: "", reply: Reply::Unwanted, fatal: Some(why), outdated: None }
     }
@@ -173,14 +173,14 @@ impl From<&'static str> for Refused<'_> {
     }
 }
 
-/// The next thing in an input.
+/// The next item of an input.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Step<'a> {
     /// A whole command.
     Command(Command<'a>),
-    /// Something that is no command.
+    /// An invalid command.
     Refused(Refused<'a>),
-    /// The input ends before the command does.
+    /// The command is incomplete.
     NeedMore {
         /// Bytes that are missing for certain; 0 if that is unknown.
         hint: usize,
@@ -190,15 +190,15 @@ pub enum Step<'a> {
 /// Finds commands, one at a time.
 #[derive(Clone, Debug, Default)]
 pub struct Parser {
-    /// Bytes of a value that is not wanted.
+    /// Bytes of a discarded value that are still to be skipped.
     skip: usize,
-    /// Bytes at the front of the next input among which there is no LF.
+    /// Bytes at the front of the next input that are known to have no LF.
     searched: usize,
-    /// Bytes that the next input must have to be worth a look.
+    /// Minimal length of the next input; a shorter one is not examined.
     needed: usize,
 }
 
-/// What a line says.
+/// Result of parsing a line.
 enum Line<'a> {
     Command(Command<'a>),
     /// A value follows.
@@ -215,15 +215,15 @@ struct Announced<'a> {
 #[derive(Clone, Copy)]
 enum Kind<'a> {
     Text(Store<'a>),
-    /// Its verb lacks the value.
+    /// A meta command; its verb does not have the value yet.
     Meta(meta::Request<'a>),
-    /// The line is refused, the value skipped.
+    /// The line is refused, and the value is skipped.
     Nothing(Refused<'a>),
 }
 
 impl Parser {
-    /// Looks for a command at the front of `input`, and returns how many bytes of it are done with.
-    /// Those that are not have to be at the front of the next input.
+    /// Parses the command at the front of `input`, and returns how many bytes of it are consumed. The other bytes
+    /// must be at the front of the next input.
     #[inline]
     pub fn next<'a>(&mut self, input: &'a [u8], limits: &Limits) -> (Step<'a>, usize) {
         if self.skip > 0 {
@@ -233,11 +233,11 @@ impl Parser {
             return (Step::NeedMore { hint: self.needed - input.len() }, 0);
         }
         self.needed = 0;
-        // A step is large, so it is handed on as it is.
+        // A step is large, so it is returned unchanged, without a copy.
         self.command(input, limits)
     }
 
-    /// The same behind a value that is not wanted.
+    /// Does what [`Self::next`] does, inside a discarded value.
     #[cold]
     fn next_behind_skipped<'a>(&mut self, input: &'a [u8], limits: &Limits) -> (Step<'a>, usize) {
         let skipped = self.skip.min(input.len());
@@ -272,7 +272,7 @@ impl Parser {
         self.value(input, after_line, &announced, limits)
     }
 
-    /// A command whose value begins at `at`.
+    /// Finishes a command with a value that begins at `at`.
     fn value<'a>(
         &mut self,
         input: &'a [u8],
@@ -320,7 +320,7 @@ impl Parser {
         (step, end)
     }
 
-    /// The input has no LF.
+    /// Handles an input without LF.
     fn unfinished_line<'a>(&mut self, input: &'a [u8], limits: &Limits) -> (Step<'a>, usize) {
         let reads_keys = [&b"get "[..], b"gets ", b"gat ", b"gats "];
         let reads_keys = reads_keys.iter().any(|name| input.starts_with(name));
@@ -366,7 +366,7 @@ fn parse_line(line: &[u8]) -> Result<Line<'_>, Refused<'_>> {
             Ok(Line::Command(Command::Admin { name, rest, reply: reply(last_word(rest)) }))
         }
         b"shutdown" => Err(Refused::new("SERVER_ERROR: shutdown not enabled")),
-        // What follows is headers and a body, which may hold anything.
+        // Headers and a body follow, which may contain any bytes.
         _ if last_word(rest).starts_with(b"HTTP/") => Err(Refused::fatal("a request of HTTP")),
         _ => Err(Refused::new(UNKNOWN)),
     }
@@ -376,7 +376,7 @@ fn last_word(line: &[u8]) -> &[u8] {
     words(line).last().unwrap_or_default()
 }
 
-/// The first `N` words of a line; those that are not there are empty.
+/// Returns the first `N` words of a line; missing ones are empty.
 fn split<const N: usize>(line: &[u8]) -> [&[u8]; N] {
     let mut words = words(line);
     std::array::from_fn(|_| words.next().unwrap_or_default())
@@ -413,7 +413,7 @@ fn store(mode: Mode, rest: &[u8]) -> Result<Line<'_>, Refused<'_>> {
     let [key, flags, exptime, len, version] = split(rest);
     let is_cas = matches!(mode, Mode::Cas(_));
     let reply = reply(last_word(rest));
-    // A line that is too short says no length, so nothing is skipped behind it.
+    // A line that is too short has no length, so nothing can be skipped behind it.
     let bad = Refused { reply, ..Refused::new(BAD_FORMAT) };
     let len = unsigned(len).filter(|&len| len <= DATA_LEN_MAX).ok_or(bad)? as usize;
     let version = if is_cas { unsigned(version) } else { Some(0) };
@@ -427,7 +427,7 @@ fn store(mode: Mode, rest: &[u8]) -> Result<Line<'_>, Refused<'_>> {
     Ok(Line::Store(Announced { len, kind }))
 }
 
-/// The key of a command, the argument behind it, and whether a reply is wanted. Further words are ignored.
+/// Returns the key of a command, its argument, and whether a reply is wanted. Ignores further words.
 fn key_and_argument(rest: &[u8]) -> Result<(&[u8], &[u8], Reply), Refused<'_>> {
     let [key, argument] = split(rest);
     let reply = reply(last_word(rest));
@@ -440,7 +440,7 @@ fn key_and_argument(rest: &[u8]) -> Result<(&[u8], &[u8], Reply), Refused<'_>> {
 
 fn delete(rest: &[u8]) -> Result<Line<'_>, Refused<'_>> {
     let [key, second, third, fourth] = split(rest);
-    // A client that names several keys gets no reply that looks like success.
+    // Reply with an error to a client that names several keys: it must not take the reply for success.
     let reply = match (second, third, fourth) {
         (b"" | b"0", b"", _) => Reply::Wanted,
         (b"noreply", b"", _) | (b"0", b"noreply", b"") => Reply::Unwanted,
@@ -500,7 +500,7 @@ fn meta_set(rest: &[u8]) -> Result<Line<'_>, Refused<'_>> {
     let (key, rest) = first_word(rest);
     let (len, flags) = first_word(rest);
     let len = unsigned(len).filter(|&len| len <= DATA_LEN_MAX).ok_or(BAD_FORMAT)? as usize;
-    // What is wrong with the flags need not wait for the value.
+    // An error in the flags is found before the value has arrived.
     let kind = match meta::parse(Verb::Set(b""), key, flags) {
         Ok(request) => Kind::Meta(request),
         Err(line) => Kind::Nothing(Refused::new(line)),
@@ -681,7 +681,7 @@ mod tests {
                 (Some("a request of HTTP"), Reply::Unwanted)
             );
         }
-        // What memcached knows is a command whatever follows.
+        // A command of memcached stays one, whatever follows.
         assert!(matches!(all(b"get / HTTP/1.1\r\n")[0], Step::Command(Command::Get { .. })));
         assert_eq!(refusals(b"Host: x\r\n"), [UNKNOWN]);
     }

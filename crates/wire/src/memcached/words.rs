@@ -1,6 +1,6 @@
 //! Splitting a line at blanks.
 
-/// The words of a line, one after the other.
+/// Iterator over the words of a line.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Words<'a>(&'a [u8]);
 
@@ -20,7 +20,7 @@ impl<'a> Iterator for Words<'a> {
     }
 }
 
-/// The first word of a line and what follows it.
+/// Returns the first word of a line and the bytes behind it.
 #[inline]
 pub(super) fn first_word(mut line: &[u8]) -> (&[u8], &[u8]) {
     while let [b' ', rest @ ..] = line {
@@ -29,8 +29,8 @@ pub(super) fn first_word(mut line: &[u8]) -> (&[u8], &[u8]) {
     line.split_at(word_len(line))
 }
 
-/// Bytes before the first blank. Words are keys and numbers of a few bytes: too short for the call of a
-/// vectorized search to pay off.
+/// Returns the number of bytes before the first space. Words are keys and numbers of a few bytes: too short for the
+/// call of a vectorized search to pay off.
 #[inline]
 fn word_len(line: &[u8]) -> usize {
     const LOW: u64 = u64::from_ne_bytes([0x01; 8]);
@@ -38,7 +38,7 @@ fn word_len(line: &[u8]) -> usize {
     const BLANKS: u64 = u64::from_ne_bytes([b' '; 8]);
     let (chunks, tail) = line.as_chunks::<8>();
     for (index, chunk) in chunks.iter().enumerate() {
-        // The lowest high bit of a zero byte is exact; a borrow only spoils those above it.
+        // The lowest high bit marks a zero byte exactly; a borrow only spoils the bits above it.
         let bytes = u64::from_le_bytes(*chunk) ^ BLANKS;
         let blanks = bytes.wrapping_sub(LOW) & !bytes & HIGH;
         if blanks != 0 {
@@ -55,7 +55,7 @@ mod tests {
 
     #[test]
     fn words_are_what_stands_between_blanks() {
-        // Bytes that differ from a blank in one bit, or are next to it.
+        // Bytes that differ from a space in one bit, or are next to it.
         for byte in [b'a', b'!', 0x1f, 0xa0, 0x00, 0xff] {
             for len in 1..40 {
                 for blanks in 1..10 {

@@ -1,6 +1,6 @@
 //! Natural numbers of any size, with the few operations that decimal conversion needs.
 
-/// Little-endian digits in base 2^32, without leading zeros: an empty one is zero.
+/// Little-endian digits in base 2^32, without leading zeros; zero has no digits.
 #[derive(Debug, Clone, PartialEq)]
 pub(super) struct Big {
     limbs: Vec<u32>,
@@ -8,15 +8,15 @@ pub(super) struct Big {
 
 const LIMB_BITS: usize = u32::BITS as usize;
 
-/// The greatest power of ten in a limb.
+/// Greatest power of ten that fits in a limb.
 const TEN_POWER: u32 = 10u32.pow(TEN_POWER_EXPONENT);
 const TEN_POWER_EXPONENT: u32 = 9;
 
-/// The greatest power of five in a limb.
+/// Greatest power of five that fits in a limb.
 const FIVE_POWER: u32 = 5u32.pow(FIVE_POWER_EXPONENT);
 const FIVE_POWER_EXPONENT: u32 = 13;
 
-/// Whether a division left something.
+/// Remainder of a division.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Remainder {
     Zero,
@@ -24,7 +24,7 @@ pub(super) enum Remainder {
 }
 
 impl Big {
-    /// The number that ASCII digits spell.
+    /// Returns the number with these ASCII digits.
     pub(super) fn from_digits(mut digits: impl Iterator<Item = u8>) -> Big {
         let mut big = Big { limbs: Vec::new() };
         loop {
@@ -40,7 +40,7 @@ impl Big {
         }
     }
 
-    /// The number `bits * 2^shift`.
+    /// Returns `bits * 2^shift`.
     pub(super) fn from_shifted(bits: u64, shift: usize) -> Big {
         let mut big = Big { limbs: vec![bits as u32, (bits >> LIMB_BITS) as u32] };
         big.trim();
@@ -48,7 +48,7 @@ impl Big {
         big
     }
 
-    /// How many bits it has from the leading one on.
+    /// Returns the number of bits, from the leading one on.
     pub(super) fn bit_len(&self) -> usize {
         match self.limbs.last() {
             Some(top) => self.limbs.len() * LIMB_BITS - top.leading_zeros() as usize,
@@ -63,8 +63,8 @@ impl Big {
         self.multiply_add(5u32.pow(exponent % FIVE_POWER_EXPONENT), 0);
     }
 
-    /// Divides by a power of five. Dividing by factors one after the other gives the quotient of
-    /// their product, and nothing remains of it only if nothing remained of any.
+    /// Divides by a power of five. Dividing by its factors one after the other gives the quotient
+    /// of their product, and the remainder is zero only if all their remainders are zero.
     pub(super) fn divide_five_power(&mut self, exponent: u32) -> Remainder {
         let mut remainder = 0;
         for _ in 0..exponent / FIVE_POWER_EXPONENT {
@@ -83,15 +83,15 @@ impl Big {
         }
     }
 
-    /// The leading 128 bits at most, the bits behind them folded into the lowest one, and how many
-    /// those are.
+    /// Returns at most the leading 128 bits, with all lower bits folded into the lowest one, and
+    /// the number of lower bits.
     pub(super) fn leading_bits(&self) -> (u128, usize) {
         let dropped = self.bit_len().saturating_sub(u128::BITS as usize);
         let (first, offset) = (dropped / LIMB_BITS, dropped % LIMB_BITS);
         let mut bits = 0;
         for (index, &limb) in self.limbs[first..].iter().enumerate() {
-            // The limb's bits below `offset` are among the dropped ones, and those above the
-            // result's end do not exist, as it holds the number's leading bit.
+            // The limb's bits below `offset` are among the dropped ones. It has no bits above the
+            // result's end, as the result contains the number's leading bit.
             match index * LIMB_BITS {
                 0 => bits |= u128::from(limb >> offset),
                 place => bits |= u128::from(limb) << (place - offset),
@@ -103,7 +103,7 @@ impl Big {
         (bits | u128::from(lost), dropped)
     }
 
-    /// Its decimal digits.
+    /// Returns the decimal digits.
     pub(super) fn into_decimal(mut self) -> String {
         let mut chunks = Vec::new();
         while !self.limbs.is_empty() {

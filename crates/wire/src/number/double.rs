@@ -12,9 +12,9 @@ const FORMAT: Format = Format { precision: 53, exponent_min: -1074, exponent_max
 /// Bits of the mantissa that are stored; the leading one is implied.
 const STORED_BITS: u32 = 52;
 
-/// Reads what Redis reads as a double: decimal or hexadecimal with an optional exponent, or an
-/// infinity. `None` for everything else: empty texts, spaces anywhere, "nan", numbers too great or
-/// so small that zero is nearest.
+/// Parses a double as Redis does: decimal or hexadecimal with an optional exponent, or an infinity.
+/// Returns `None` for everything else: empty texts, spaces anywhere, "nan", numbers that are too
+/// great, or so small that zero is nearest.
 ///
 /// ```
 /// use tierce_wire::number::parse_f64;
@@ -38,7 +38,7 @@ pub fn parse_f64(text: &[u8]) -> Option<f64> {
     (value.is_finite() && (value != 0.0 || is_zero())).then_some(value)
 }
 
-/// The double of these parts, as [`Unrounded::round`] gives them.
+/// Builds a double from the parts that [`Unrounded::round`] returns.
 fn assemble(mantissa: u64, exponent: i32) -> f64 {
     if mantissa >> STORED_BITS == 0 {
         return f64::from_bits(mantissa);
@@ -47,20 +47,20 @@ fn assemble(mantissa: u64, exponent: i32) -> f64 {
     f64::from_bits(biased << STORED_BITS | (mantissa & ((1 << STORED_BITS) - 1)))
 }
 
-/// Digits that suffice to tell any double from all others.
+/// Digits that suffice to distinguish any double from all others.
 const DIGITS_MAX: usize = 17;
 
-/// Zeros that are appended to digits before an exponent is used instead.
+/// Upper bound of zeros that are appended to digits; beyond it an exponent is used.
 const ZEROS_MAX: usize = 7;
 
 /// Longest text: a sign, all digits and zeros. An exponent needs less: a point and "e-308".
 const TEXT_LEN_MAX: usize = 1 + DIGITS_MAX + ZEROS_MAX;
 
-/// Integers up to this magnitude are printed digit by digit, as Redis does; beyond, the common
-/// rules hold.
+/// Integers up to this magnitude are printed in full, as in Redis; the common rules apply to
+/// greater ones.
 const PLAIN_INTEGER_MAX: f64 = (i64::MAX / 2) as f64;
 
-/// A double's text, on the stack.
+/// Text of a double, on the stack.
 #[derive(Clone, Copy)]
 pub struct DoubleText {
     bytes: [u8; TEXT_LEN_MAX],
@@ -71,8 +71,8 @@ pub struct DoubleText {
 /// integers up to 2^62 in full; an exponent where a number would get long, as in `1e+21` or
 /// `1.2345678901234567e+4`; `inf`, `-inf`, `nan` and `-0`.
 ///
-/// Redis' own algorithm, Grisu2, misses the shortest digits for one double in a thousand or so, all
-/// of them with 16 or 17 digits. There the text here is another one of the same number.
+/// Redis' own algorithm, Grisu2, misses the shortest digits for about one double in a thousand,
+/// always one with 16 or 17 digits. Then the text differs from Redis', but is the same number.
 ///
 /// ```
 /// use tierce_wire::number::format_f64;
@@ -109,7 +109,7 @@ struct Shortest {
 }
 
 impl Shortest {
-    /// Takes them from the standard library's text, which has the form `d.ddde-dd`.
+    /// Takes the digits from the standard library's text, which has the form `d.ddde-dd`.
     fn of(value: f64) -> Shortest {
         let mut buffer = [0; TEXT_LEN_MAX];
         let mut rest = &mut buffer[..];
@@ -129,7 +129,7 @@ impl Shortest {
         shortest
     }
 
-    /// Lays the digits out as Redis does, whose thresholds these are.
+    /// Prints the digits in Redis' layout; the thresholds are those of Redis.
     fn print(&self, text: &mut DoubleText) {
         let digits = &self.digits[..self.len];
         let scientific = self.exponent + self.len as i32 - 1;

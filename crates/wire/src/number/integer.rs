@@ -1,14 +1,13 @@
 //! Integers in canonical form.
 
-/// Digits that any integer of 64 bits has at most, so that accumulating them cannot overflow a
-/// `u64`: 10^19 - 1 < 2^64.
+/// Digits that always fit in a `u64`, so that accumulating them cannot overflow: 10^19 - 1 < 2^64.
 const DIGITS_SAFE_MAX: usize = 19;
 
-/// Parses an `i64` in its canonical spelling, the one it would be printed in.
+/// Parses an `i64` in its canonical spelling, in which it is printed.
 ///
 /// Anything else is `None`: the empty text, a plus sign, spaces, leading zeros, `-0`, and values
-/// out of range. A text that passes can therefore be stored as an integer and printed again
-/// without a difference.
+/// out of range. So an accepted text can be stored as an integer and printed again without a
+/// difference.
 ///
 /// ```
 /// use tierce_wire::number::parse_i64;
@@ -26,7 +25,7 @@ pub fn parse_i64(text: &[u8]) -> Option<i64> {
     }
 }
 
-/// Parses a `u64` in its canonical spelling; see [`parse_i64`] for what is refused.
+/// Parses a `u64` in its canonical spelling; [`parse_i64`] lists the refused spellings.
 #[inline]
 pub fn parse_u64(text: &[u8]) -> Option<u64> {
     match text.split_last() {

@@ -1,14 +1,13 @@
 //! The arithmetic of `INCRBYFLOAT` and `HINCRBYFLOAT`.
 //!
-//! Redis adds in C's `long double` and prints 17 decimals. On x86-64 that type has a 64-bit mantissa, which is why
-//! 0.1 + 0.2 gives 0.3. This file does the same arithmetic in integers, so results agree to the last digit on every
-//! machine.
+//! Redis adds in C's `long double` and prints 17 decimals. On x86-64 that type has a 64-bit mantissa, so 0.1 + 0.2
+//! gives 0.3. This file does the same arithmetic in integers, so results agree to the last digit on every machine.
 //!
-//! Decimal fixed point with 17 places gives the same texts for small numbers. We dropped it because large numbers,
-//! or many decimals, would have needed a second implementation with different results.
+//! Decimal fixed point with 17 places gives the same texts for small numbers. It was dropped, because large numbers
+//! or many decimals would have needed a second implementation with different results.
 //!
 //! Reading two common numbers, adding them and printing the sum takes less than a microsecond. The cost grows with
-//! the square of the digits, to about a millisecond at the ends of the range.
+//! the square of the number of digits, to about a millisecond at the ends of the range.
 
 use std::cmp::Ordering;
 
@@ -19,16 +18,16 @@ use super::spelling::{Digits, Magnitude, Spelling};
 /// The extended format of x87: 64 bits of mantissa, numbers up to 2^16384.
 const FORMAT: Format = Format { precision: 64, exponent_min: -16_445, exponent_max: 16_320 };
 
-/// Longest text that is taken for a number; Redis' buffer for it has a byte more.
+/// Longest text accepted as a number; Redis' buffer for it has one byte more.
 const TEXT_LEN_MAX: usize = 5 * 1024 - 1;
 
-/// Decimals that are printed.
+/// Number of printed decimals.
 const DECIMALS: usize = 17;
 
-/// Numbers with more digits before the point are beyond the greatest, 1.2e4932.
+/// Upper bound of digits before the point; numbers with more exceed the greatest, 1.2e4932.
 const WHOLE_DIGITS_MAX: i32 = 4933;
 
-/// Numbers with more zeros behind the point are below half the smallest, 3.6e-4951.
+/// Upper bound of zeros behind the point; numbers with more are below half the smallest, 3.6e-4951.
 const ZERO_DECIMALS_MAX: i32 = 4951;
 
 /// A number in the range and precision of x87's extended format.
@@ -40,8 +39,8 @@ pub struct LongDouble {
 
 #[derive(Clone, Copy, Debug, PartialEq)]
 enum Size {
-    /// `mantissa * 2^exponent`. Zero has the mantissa zero; other numbers have the highest bit set
-    /// unless their exponent is the least there is.
+    /// `mantissa * 2^exponent`. Zero has the mantissa zero. Other numbers have the highest bit set, unless their
+    /// exponent is the lowest possible.
     Finite {
         mantissa: u64,
         exponent: i32,
@@ -50,9 +49,9 @@ enum Size {
 }
 
 impl LongDouble {
-    /// Reads what Redis reads as a `long double`: decimal or hexadecimal with an optional exponent,
-    /// or an infinity. `None` for everything else: empty texts, spaces anywhere, "nan", numbers too
-    /// great or so small that zero is nearest, and texts of 5 KiB and more.
+    /// Parses a `long double` as Redis does: decimal or hexadecimal with an optional exponent, or an infinity.
+    /// Returns `None` for everything else: empty texts, spaces anywhere, "nan", numbers that are too great or so
+    /// small that zero is nearest, and texts of 5 KiB and more.
     pub fn parse(text: &[u8]) -> Option<LongDouble> {
         if text.len() > TEXT_LEN_MAX {
             return None;
@@ -74,12 +73,12 @@ impl LongDouble {
         Some(LongDouble { negative, size: Size::Finite { mantissa, exponent } })
     }
 
-    /// Whether it is a number, and no infinity.
+    /// Returns true unless it is an infinity.
     pub fn is_finite(&self) -> bool {
         matches!(self.size, Size::Finite { .. })
     }
 
-    /// The sum, or `None` where it would be infinite or not a number.
+    /// Returns the sum, or `None` if it would be infinite or not a number.
     pub fn checked_add(self, other: LongDouble) -> Option<LongDouble> {
         let (
             Size::Finite { mantissa: a, exponent: a_exponent },
@@ -88,7 +87,7 @@ impl LongDouble {
         else {
             return None;
         };
-        // The greater exponent comes first, but a zero never does: its exponent says nothing.
+        // The greater exponent comes first. A zero never comes first: its exponent has no meaning.
         let order = (a == 0).cmp(&(b == 0)).then(b_exponent.cmp(&a_exponent));
         let (greater, lesser, exponent, distance) = match order {
             Ordering::Greater => ((other.negative, b), (self.negative, a), b_exponent, {
@@ -104,7 +103,7 @@ impl LongDouble {
         Some(LongDouble { negative, size: Size::Finite { mantissa, exponent } })
     }
 
-    /// The text Redis stores: up to 17 decimals, zeros at the end left out, never an exponent.
+    /// Returns the text that Redis stores: up to 17 decimals without trailing zeros, never an exponent.
     pub fn to_text(self) -> String {
         let Size::Finite { mantissa, exponent } = self.size else {
             return if self.negative { "-inf".into() } else { "inf".into() };
@@ -122,7 +121,7 @@ impl LongDouble {
 }
 
 impl From<i64> for LongDouble {
-    /// Exact: 64 bits have room for every integer.
+    /// Exact: 64 bits hold every integer.
     fn from(value: i64) -> LongDouble {
         let mantissa = value.unsigned_abs();
         let shift = mantissa.leading_zeros() % u64::BITS;
@@ -131,7 +130,7 @@ impl From<i64> for LongDouble {
     }
 }
 
-/// The binary form of decimal digits, exact but for the sticky bit; `None` far beyond the range.
+/// Converts decimal digits to binary, exact but for the sticky bit; `None` far outside the range.
 fn convert_decimal(digits: &Digits<'_>) -> Option<Unrounded> {
     let exponent = digits.exponent.saturating_sub(digits.fraction_len());
     let count = digits.significant().count() as i32;
@@ -149,8 +148,8 @@ fn convert_decimal(digits: &Digits<'_>) -> Option<Unrounded> {
         return Some(Unrounded { bits, exponent: exponent + dropped as i32 });
     }
     let fives = exponent.unsigned_abs();
-    // A power of five has less than 2.33 bits for each factor. The quotient is to have the bits of
-    // the mantissa, one for halves and one to be sticky.
+    // A power of five has less than 2.33 bits for each factor. The quotient needs the bits of the mantissa, one bit
+    // for halves and one sticky bit.
     let quotient_len_min = FORMAT.precision as usize + 2;
     let divisor_len_max = fives as usize * 233 / 100 + 1;
     let shift = (divisor_len_max + quotient_len_min).saturating_sub(big.bit_len());
@@ -161,12 +160,12 @@ fn convert_decimal(digits: &Digits<'_>) -> Option<Unrounded> {
     Some(Unrounded { bits, exponent: exponent - shift as i32 + dropped as i32 })
 }
 
-/// How far mantissas are moved up before they are added: the sum of two still fits in 128 bits.
+/// Bits by which mantissas are shifted up before the addition: the sum of two still fits in 128 bits.
 const ALIGNMENT: u32 = 63;
 
-/// Adds signed mantissas, the second one `distance` bits lower. Bits that fall off are folded into
-/// the lowest one. That is exact enough: they fall off only if the distance exceeds `ALIGNMENT`,
-/// and then the result keeps more than 120 bits.
+/// Adds signed mantissas; the second one is `distance` bits lower. Bits that are shifted out are folded into the
+/// lowest one. That is exact enough: it happens only if the distance exceeds `ALIGNMENT`, and then the result keeps
+/// more than 120 bits.
 fn add_aligned(greater: (bool, u64), lesser: (bool, u64), distance: i32) -> (bool, u128) {
     let a = u128::from(greater.1) << ALIGNMENT;
     let b = u128::from(lesser.1) << ALIGNMENT;
@@ -181,7 +180,7 @@ fn add_aligned(greater: (bool, u64), lesser: (bool, u64), distance: i32) -> (boo
     }
 }
 
-/// `mantissa * 2^exponent` for a negative exponent, rounded to the decimals that are printed.
+/// Formats `mantissa * 2^exponent` with a negative exponent, rounded to [`DECIMALS`].
 fn format_fraction(mantissa: u64, exponent: i32) -> String {
     const SCALE: u128 = 10u128.pow(DECIMALS as u32);
     let scaled = shift_right_rounding(u128::from(mantissa) * SCALE, -exponent);
@@ -262,8 +261,8 @@ mod tests {
     proptest! {
         #![proptest_config(ProptestConfig::with_cases(effort(256)))]
 
-        /// Below 32 the errors of two conversions and a sum, three halves of 2^-59, are less than
-        /// half of the last decimal.
+        /// Below 32 the errors of two conversions and a sum, three halves of 2^-59, are less than half of the last
+        /// decimal.
         #[test]
         fn small_decimals_add_as_on_paper(
             a in -15_999_999i64..16_000_000,
@@ -279,7 +278,7 @@ mod tests {
             prop_assert_eq!(sum.to_text(), text(a + b));
         }
 
-        /// A double is exact in 64 bits, whichever way it is written.
+        /// A double is exact in 64 bits, in every spelling.
         #[test]
         fn doubles_are_read_exactly(value in proptest::num::f64::NORMAL | proptest::num::f64::SUBNORMAL) {
             let bits = value.abs().to_bits();
@@ -291,7 +290,7 @@ mod tests {
             let shift = mantissa.leading_zeros();
             let size = Size::Finite { mantissa: mantissa << shift, exponent: exponent - shift as i32 };
             let expected = LongDouble { negative: value < 0.0, size };
-            // Rust prints a double's exact value if it is given the room.
+            // Rust prints a double's exact value if the precision suffices.
             prop_assert_eq!(parse(&format!("{value:.1100}")), expected);
             let hexadecimal = format!("{}0x{mantissa:x}p{exponent}", if value < 0.0 { "-" } else { "" });
             prop_assert_eq!(parse(&hexadecimal), expected);

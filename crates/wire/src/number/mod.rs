@@ -1,8 +1,8 @@
 //! Numbers as Redis reads and prints them.
 //!
-//! Clients depend on the exact texts: what counts as an integer decides whether `INCR` works, and a float is
-//! returned as the computed characters. So every function here follows Redis 7.2 on x86-64, on any machine, and
-//! documents its exceptions.
+//! Clients depend on the exact texts: `INCR` works on canonical integers only, and a float is returned as the
+//! computed characters. So every function here follows Redis 7.2 on x86-64, on any machine, and documents its
+//! exceptions.
 //!
 //! | what | read | printed |
 //! |---|---|---|

@@ -2,9 +2,9 @@
 
 use super::spelling::Digits;
 
-/// The number `bits * 2^exponent`, where the lowest bit of `bits` may stand for anything above zero
-/// that follows it ("sticky"). Invariant: where it does, `bits` has at least two bits more than the
-/// format it is rounded to, so that the lowest bit decides about halves and nothing else.
+/// The number `bits * 2^exponent`. The lowest bit of `bits` may be sticky: it stands for anything
+/// above zero that follows it. Invariant: with a sticky bit, `bits` has at least two bits more than
+/// the target format, so that the sticky bit only decides about halves.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(super) struct Unrounded {
     pub(super) bits: u128,
@@ -22,15 +22,15 @@ pub(super) struct Format {
 }
 
 impl Unrounded {
-    /// The nearest number of `format`, as mantissa and exponent of its lowest bit, or `None` if it
-    /// is beyond the greatest. A mantissa of zero means zero, one with less than the full precision
-    /// a subnormal number.
+    /// Returns the nearest number of `format`, as mantissa and exponent of its lowest bit, or
+    /// `None` if it exceeds the greatest. A zero mantissa means zero; one with less than the full
+    /// precision means a subnormal number.
     pub(super) fn round(self, format: &Format) -> Option<(u64, i32)> {
         if self.bits == 0 {
             return Some((0, 0));
         }
         let len = u128::BITS as i32 - self.bits.leading_zeros() as i32;
-        // The exponent of the lowest bit that is kept.
+        // Exponent of the lowest bit that is kept.
         let exponent = (self.exponent + len - format.precision as i32).max(format.exponent_min);
         let mut mantissa = shift_right_rounding(self.bits, exponent - self.exponent);
         let mut exponent = exponent;
@@ -42,7 +42,7 @@ impl Unrounded {
         (exponent <= format.exponent_max).then_some((mantissa as u64, exponent))
     }
 
-    /// The value of hexadecimal digits, which are bits already.
+    /// Returns the value of hexadecimal digits, which are bits already.
     pub(super) fn from_hexadecimal(digits: &Digits<'_>) -> Unrounded {
         let mut bits: u128 = 0;
         let mut exponent = digits.exponent.saturating_sub(digits.fraction_len().saturating_mul(4));
@@ -59,8 +59,8 @@ impl Unrounded {
     }
 }
 
-/// `bits / 2^shift`, rounded to nearest and halves to even. A negative shift goes to the left; the
-/// caller knows that the bits have the room.
+/// Returns `bits / 2^shift`, rounded to nearest, ties to even. A negative shift goes to the left;
+/// the caller guarantees that no bits are lost.
 pub(super) fn shift_right_rounding(bits: u128, shift: i32) -> u128 {
     match shift {
         ..=0 => bits << shift.unsigned_abs(),
@@ -70,7 +70,7 @@ pub(super) fn shift_right_rounding(bits: u128, shift: i32) -> u128 {
             let up = lost > half || (lost == half && kept & 1 == 1);
             kept + u128::from(up)
         }
-        // More than half of a bit that is just out of reach rounds up to it.
+        // Only values above half of the lowest bit round up to it.
         128 => u128::from(bits > 1 << 127),
         _ => 0,
     }

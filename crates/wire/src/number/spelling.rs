@@ -1,10 +1,10 @@
 //! The number syntax of C's `strtod` family, which Redis accepts.
 //!
 //! A sign; then `inf`, `infinity` or `nan` in any case, or decimal digits with at most one point and an exponent,
-//! or `0x`, hexadecimal digits with at most one point and a binary exponent. Like Redis, it allows nothing before
-//! or after the number, spaces included.
+//! or `0x`, hexadecimal digits with at most one point and a binary exponent. Like Redis, the parser allows nothing
+//! before or after the number, spaces included.
 
-/// A text that spells a number.
+/// The parts of a text that spells a number.
 #[derive(Debug, PartialEq)]
 pub(super) struct Spelling<'a> {
     pub(super) negative: bool,
@@ -18,8 +18,8 @@ pub(super) enum Magnitude<'a> {
     Hexadecimal(Digits<'a>),
 }
 
-/// Digits around a point, and an exponent: `whole.fraction * base^exponent`, where the base is ten
-/// for decimal and two for hexadecimal digits. Not both parts are empty.
+/// Digits around a point, and an exponent: `whole.fraction * base^exponent`. The base is ten for decimal digits and
+/// two for hexadecimal ones. At least one part is not empty.
 #[derive(Debug, PartialEq)]
 pub(super) struct Digits<'a> {
     whole: &'a [u8],
@@ -27,13 +27,12 @@ pub(super) struct Digits<'a> {
     pub(super) exponent: i32,
 }
 
-/// Exponents beyond are as good as this one: no text of a length that is accepted brings such a
-/// number back into a range.
+/// Limit to which exponents are clamped: no accepted text is long enough to bring a number with a greater exponent
+/// back into a range.
 const EXPONENT_MAX: i32 = 1_000_000_000;
 
 impl<'a> Spelling<'a> {
-    /// Takes `text` apart, or `None` if it spells no number. A text for "not a number" is `None`
-    /// too: no command takes it.
+    /// Parses `text`; `None` if it spells no number. "Not a number" is `None` too: no command accepts it.
     pub(super) fn parse(text: &'a [u8]) -> Option<Spelling<'a>> {
         let (negative, text) = match text {
             [b'-', rest @ ..] => (true, rest),
@@ -74,12 +73,12 @@ impl<'a> Digits<'a> {
         Some(Digits { whole, fraction, exponent })
     }
 
-    /// The digits from the first one that is not zero.
+    /// Returns the digits from the first nonzero one.
     pub(super) fn significant(&self) -> impl Iterator<Item = u8> + Clone {
         self.whole.iter().chain(self.fraction).copied().skip_while(|&digit| digit == b'0')
     }
 
-    /// How many digits are behind the point.
+    /// Returns the number of digits behind the point.
     pub(super) fn fraction_len(&self) -> i32 {
         // A fraction of 2^31 digits is longer than any argument may be.
         i32::try_from(self.fraction.len()).unwrap_or(i32::MAX)

@@ -1,7 +1,7 @@
 //! The texts of PedroKV's errors.
 
-/// A cause of an [`Error`](super::Status::Error) that PedroKV has a text for. A client can tell them
-/// apart by nothing else.
+/// A cause of an [`Error`](super::Status::Error) that PedroKV has a text for. The text is all that a client can
+/// tell errors apart by.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[expect(missing_docs, reason = "the texts are in the table below")]
 pub enum Failure {
@@ -24,7 +24,7 @@ impl Failure {
         Self::ServerClosed,
     ];
 
-    /// The text sent for it.
+    /// Returns the text that is sent for it.
     pub const fn text(self) -> &'static str {
         match self {
             Self::NotFound => "err: not found",
@@ -36,7 +36,7 @@ impl Failure {
         }
     }
 
-    /// The failure that has been sent as this text, if it is one of these.
+    /// Returns the failure with this text, if there is one.
     pub fn from_text(text: &[u8]) -> Option<Self> {
         Self::ALL.into_iter().find(|failure| failure.text().as_bytes() == text)
     }

@@ -4,8 +4,8 @@
 //! is longer than [`FRAME_LEN_MAX`]. There is no handshake, and any number of requests may be in flight; a client
 //! matches responses by id.
 //!
-//! Both directions are read and written here, for servers and clients alike. Readers are stateless functions of the
-//! bytes received so far: pass an incomplete frame again with what follows.
+//! This module reads and writes both directions, for servers and clients. Readers are stateless functions of the
+//! bytes received so far: pass an incomplete frame again with the bytes that follow it.
 //!
 //! ```
 //! use tierce_wire::pedrokv::{Kind, Request, Response, Status, Step};
@@ -29,42 +29,41 @@ pub use failure::Failure;
 pub use request::{Kind, Request, is_http};
 pub use response::{Response, Status};
 
-/// The longest frame, which is what its length field can say.
+/// Longest frame; the limit of its length field.
 pub const FRAME_LEN_MAX: usize = u16::MAX as usize;
 
 /// The longest key.
 pub const KEY_LEN_MAX: usize = u8::MAX as usize;
 
-/// The longest data of a response.
+/// Longest data of a response.
 pub const DATA_LEN_MAX: usize = FRAME_LEN_MAX - response::HEADER_LEN;
 
-/// The longest value that a request can have next to a key of this length.
+/// Returns the longest value of a request with a key of this length.
 pub const fn value_len_max(key_len: usize) -> usize {
     (FRAME_LEN_MAX - request::HEADER_LEN).saturating_sub(key_len)
 }
 
-/// The next thing in an input.
+/// The next item of an input.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Step<T> {
     /// A whole frame.
     Frame {
-        /// Its parts, in place.
+        /// Parts of the frame, as slices of the input.
         frame: T,
-        /// Its bytes, behind which the next one begins.
+        /// Length of the frame; the next one begins behind it.
         len: usize,
     },
-    /// The input ends before the frame does.
+    /// The frame is incomplete.
     NeedMore {
         /// Bytes that are missing at least; 0 if the input is empty.
         hint: usize,
     },
-    /// The length contradicts the rest, so that the start of the next frame is unknown; or this is an HTTP
-    /// request.
+    /// The length contradicts the rest, so the start of the next frame is unknown; or this is an HTTP request.
     Broken,
 }
 
 impl<T> Step<T> {
-    /// The same with something else in the place of the frame.
+    /// Converts the frame.
     pub fn map<U>(self, other: impl FnOnce(T) -> U) -> Step<U> {
         match self {
             Self::Frame { frame, len } => Step::Frame { frame: other(frame), len },
@@ -74,36 +73,36 @@ impl<T> Step<T> {
     }
 }
 
-/// Why something cannot be sent in this protocol. Nothing of it has been written.
+/// Reason why a message cannot be sent in this protocol. Nothing of it has been written.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum TooLong {
-    /// The length of a key has one byte.
+    /// The length of a key takes one byte.
     #[error("a key of {len} bytes, and at most {KEY_LEN_MAX} are possible")]
     Key {
-        /// Its bytes.
+        /// Length of the key.
         len: usize,
     },
-    /// The length of a frame has two bytes.
+    /// The length of a frame takes two bytes.
     #[error("a frame of {len} bytes, and at most {FRAME_LEN_MAX} are possible")]
     Frame {
-        /// Its bytes, header included.
+        /// Length of the frame, header included.
         len: usize,
     },
 }
 
-/// The length that a frame says it has, if so much has arrived.
+/// Returns the declared length of a frame, if that field has arrived.
 #[inline]
 fn announced_len(input: &[u8]) -> Option<usize> {
     input.first_chunk().map(|len| usize::from(u16::from_be_bytes(*len)))
 }
 
-/// What is missing of a frame while not even its length is here.
+/// Returns the step for a frame with an incomplete length field.
 fn need_length<T>(input: &[u8]) -> Step<T> {
     Step::NeedMore { hint: if input.is_empty() { 0 } else { size_of::<u16>() - input.len() } }
 }
 
-/// The length field of a frame with so many bytes behind the header.
+/// Returns the length field of a frame.
 #[inline]
 fn length_field(header_len: usize, body_len: usize) -> Result<[u8; 2], TooLong> {
     let len = header_len.saturating_add(body_len);

@@ -5,21 +5,21 @@ use super::{Step, TooLong, announced_len, length_field, need_length};
 /// Bytes before the key: length of the frame, length of the key, kind, id.
 pub(super) const HEADER_LEN: usize = 8;
 
-/// What a request asks for.
+/// Operation of a request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Kind {
-    /// The value of a key.
+    /// Reads the value of a key.
     Get,
     /// Stores a value.
     Put,
     /// Deletes a key.
     Delete,
-    /// Something that this protocol does not have.
+    /// An operation that this protocol does not have.
     Unknown(u8),
 }
 
 impl Kind {
-    /// The kind that a request means by this byte.
+    /// Returns the kind with this code.
     #[inline]
     pub const fn from_code(code: u8) -> Self {
         match code {
@@ -30,7 +30,7 @@ impl Kind {
         }
     }
 
-    /// Its code.
+    /// Returns its code.
     #[inline]
     pub const fn code(self) -> u8 {
         match self {
@@ -42,21 +42,21 @@ impl Kind {
     }
 }
 
-/// A request, its parts in place.
+/// A request; its parts are slices of the input.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Request<'a> {
-    /// What is asked for.
+    /// Operation of the request.
     pub kind: Kind,
-    /// Comes back in the response. Chosen by the client.
+    /// Chosen by the client, and returned in the response.
     pub id: u32,
-    /// At most [`KEY_LEN_MAX`](super::KEY_LEN_MAX) bytes, perhaps none.
+    /// At most [`KEY_LEN_MAX`](super::KEY_LEN_MAX) bytes; may be empty.
     pub key: &'a [u8],
-    /// Means something in a [`Kind::Put`] only.
+    /// Used in a [`Kind::Put`] only.
     pub value: &'a [u8],
 }
 
-/// Whether an input is the beginning of a request of HTTP. As a frame it would be of an unknown kind and of
-/// some 20,000 bytes, with whatever its sender liked behind it.
+/// Returns true if an input begins an HTTP request. As a frame it would have an unknown kind and some 20,000 bytes,
+/// with contents chosen by its sender.
 #[cold]
 pub fn is_http(input: &[u8]) -> bool {
     const METHODS: [&[u8]; 9] = [
@@ -105,7 +105,7 @@ impl<'a> Request<'a> {
     ///
     /// # Errors
     ///
-    /// [`TooLong`]; then nothing has been appended.
+    /// [`TooLong`]; nothing has been appended then.
     #[inline]
     pub fn write(&self, output: &mut Vec<u8>) -> Result<(), TooLong> {
         let key_len =

@@ -5,30 +5,31 @@ use super::{Step, TooLong, announced_len, length_field, need_length};
 /// Bytes before the data: length of the frame, status, id.
 pub(super) const HEADER_LEN: usize = 7;
 
-/// How a request ended.
+/// Outcome of a request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[repr(u8)]
 pub enum Status {
-    /// Well. The data of a Get is the value, others have none.
+    /// Success. The data of a Get is the value; other responses have no data.
     Ok = 0,
-    /// Badly. The data says why, for instance one of the texts of [`Failure`](super::Failure).
+    /// Failure. The data is the reason, for instance one of the texts of
+    /// [`Failure`](super::Failure).
     Error = 1,
 }
 
-/// A response, its data in place.
+/// A response; its data is a slice of the input.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Response<'a> {
-    /// How the request ended.
+    /// Outcome of the request.
     pub status: Status,
-    /// That of the request.
+    /// Id of the request.
     pub id: u32,
     /// A value, or the text of an error. At most [`DATA_LEN_MAX`](super::DATA_LEN_MAX) bytes.
     pub data: &'a [u8],
 }
 
 impl<'a> Response<'a> {
-    /// Reads the response at the front of `input`. A status that does not exist is as broken as a
-    /// length that is too short: the peer speaks another protocol.
+    /// Reads the response at the front of `input`. An unknown status is as broken as a length that
+    /// is too short: the peer speaks another protocol.
     #[inline]
     pub fn read(input: &'a [u8]) -> Step<Self> {
         let Some(len) = announced_len(input) else { return need_length(input) };
@@ -47,7 +48,7 @@ impl<'a> Response<'a> {
         Step::Frame { frame: Self { status, id: u32::from_be_bytes(id), data }, len }
     }
 
-    /// The bytes before data of this length, for callers that append the data themselves.
+    /// Returns the bytes that precede data of this length, for callers that append it themselves.
     ///
     /// # Errors
     ///
@@ -63,7 +64,7 @@ impl<'a> Response<'a> {
     ///
     /// # Errors
     ///
-    /// [`TooLong::Frame`]; then nothing has been appended.
+    /// [`TooLong::Frame`]; nothing has been appended then.
     #[inline]
     pub fn write(&self, output: &mut Vec<u8>) -> Result<(), TooLong> {
         let header = Self::header(self.status, self.id, self.data.len())?;

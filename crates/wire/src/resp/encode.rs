@@ -1,27 +1,26 @@
 //! Replies, appended to the caller's buffer.
 //!
-//! Every method appends one whole value, or the header of an aggregate whose elements the caller appends next. Types
-//! that only version 3 has are written for version 2 as Redis 7.2 writes them, so a command states its reply once
-//! for both.
+//! Every method appends one whole value, or the header of an aggregate whose elements the caller appends next.
+//! Types that only version 3 has are written for version 2 as Redis 7.2 writes them, so a command builds its reply
+//! once for both.
 
 use super::Proto;
 use crate::number::format_f64;
 
-/// Room for the longest header: a type byte, 20 digits or a sign and 19, and CRLF.
+/// Room for the longest header: a type byte, 20 digits (or a sign and 19), and CRLF.
 const HEADER_LEN_MAX: usize = 24;
 
-/// Length of the format name of a verbatim string, a colon behind it.
+/// Length of the format name of a verbatim string, including the colon.
 const VERBATIM_PREFIX_LEN: usize = 4;
 
-/// A number of up to three digits as text; zeros behind it.
+/// A number of up to three digits as text, padded with zero bytes.
 #[derive(Clone, Copy)]
 struct Digits {
     text: [u8; 3],
     len: u8,
 }
 
-/// The numbers below 1000: four kilobytes, of which a load of values of similar lengths uses a cache line
-/// or two.
+/// The numbers below 1000. Of these four kilobytes, a load of values of similar lengths uses a cache line or two.
 static SHORT_NUMBERS: [Digits; 1000] = {
     let mut numbers = [Digits { text: [0; 3], len: 0 }; 1000];
     let mut value = 0;
@@ -45,43 +44,43 @@ pub struct Encoder<'a> {
 }
 
 impl<'a> Encoder<'a> {
-    /// An encoder that appends to `out`.
+    /// Returns an encoder that appends to `out`.
     #[inline]
     pub fn new(out: &'a mut Vec<u8>, proto: Proto) -> Encoder<'a> {
         Encoder { out, proto }
     }
 
-    /// The version it writes.
+    /// Returns the protocol version.
     #[inline]
     pub fn proto(&self) -> Proto {
         self.proto
     }
 
-    /// The buffer, for what is encoded already.
+    /// Returns the buffer, for values that are encoded already.
     #[inline]
     pub fn out(&mut self) -> &mut Vec<u8> {
         self.out
     }
 
-    /// A short text without a length, such as `OK`. Line ends in it become spaces.
+    /// Appends a short text without a length, such as `OK`. Line ends in it become spaces.
     #[inline]
     pub fn simple(&mut self, text: &str) {
         self.line(b'+', text.as_bytes());
     }
 
-    /// `+OK`.
+    /// Appends `+OK`.
     #[inline]
     pub fn ok(&mut self) {
         self.out.extend_from_slice(b"+OK\r\n");
     }
 
-    /// An error, whose first word is its code: `ERR syntax error`. Line ends in it become spaces,
-    /// as errors often repeat what the client sent.
+    /// Appends an error, whose first word is its code: `ERR syntax error`. Line ends in it become spaces, as errors
+    /// often repeat what the client sent.
     pub fn error(&mut self, text: impl AsRef<[u8]>) {
         self.line(b'-', text.as_ref());
     }
 
-    /// An integer.
+    /// Appends an integer.
     #[inline]
     pub fn int(&mut self, value: i64) {
         match usize::try_from(value) {
@@ -90,16 +89,16 @@ impl<'a> Encoder<'a> {
         }
     }
 
-    /// An integer that may be beyond `i64`.
+    /// Appends an integer that may exceed `i64`.
     #[inline]
     pub fn unsigned(&mut self, value: u64) {
         self.header(b':', value as usize);
     }
 
-    /// A string of any bytes.
+    /// Appends a string of any bytes.
     #[inline]
     pub fn bulk(&mut self, bytes: &[u8]) {
-        // A long one must not make the buffer grow twice. For short ones asking takes as long as writing the header.
+        // A long string must not make the buffer grow twice. For a short one the check costs as much as the header.
         if bytes.len() >= SHORT_NUMBERS.len() {
             self.out.reserve(HEADER_LEN_MAX + bytes.len() + 2);
         }
@@ -108,19 +107,19 @@ impl<'a> Encoder<'a> {
         self.crlf();
     }
 
-    /// The head of a string whose `len` bytes the caller sends itself, then [`Encoder::crlf`].
+    /// Appends the header of a string. The caller sends its `len` bytes itself, then [`Encoder::crlf`].
     #[inline]
     pub fn bulk_header(&mut self, len: usize) {
         self.header(b'$', len);
     }
 
-    /// The end of a string begun by [`Encoder::bulk_header`].
+    /// Ends a string begun by [`Encoder::bulk_header`].
     #[inline]
     pub fn crlf(&mut self) {
         self.out.extend_from_slice(b"\r\n");
     }
 
-    /// No value. In version 2, no string.
+    /// Appends a null value. In version 2, a null string.
     #[inline]
     pub fn null(&mut self) {
         self.out.extend_from_slice(match self.proto {
@@ -129,7 +128,7 @@ impl<'a> Encoder<'a> {
         });
     }
 
-    /// No value where an array was asked for. In version 2, no array.
+    /// Appends a null value in place of an array. In version 2, a null array.
     #[inline]
     pub fn null_array(&mut self) {
         self.out.extend_from_slice(match self.proto {
@@ -138,14 +137,14 @@ impl<'a> Encoder<'a> {
         });
     }
 
-    /// The head of an array of `len` values.
+    /// Appends the header of an array of `len` values.
     #[inline]
     pub fn array(&mut self, len: usize) {
         self.header(b'*', len);
     }
 
-    /// The head of a map of `pairs` keys, each followed by its value. In version 2, an array of
-    /// twice as many.
+    /// Appends the header of a map of `pairs` keys, each followed by its value. In version 2, an array of twice as
+    /// many values.
     #[inline]
     pub fn map(&mut self, pairs: usize) {
         match self.proto {
@@ -154,20 +153,20 @@ impl<'a> Encoder<'a> {
         }
     }
 
-    /// The head of a set of `len` values. In version 2, an array.
+    /// Appends the header of a set of `len` values. In version 2, an array.
     #[inline]
     pub fn set(&mut self, len: usize) {
         self.header(self.either(b'*', b'~'), len);
     }
 
-    /// The head of a message of `len` values that answers no request. In version 2, an array.
+    /// Appends the header of a push message of `len` values, which answers no request. In version 2, an array.
     #[inline]
     pub fn push(&mut self, len: usize) {
         self.header(self.either(b'*', b'>'), len);
     }
 
-    /// `pairs` keys and values, written by `write`, that comment on the reply which follows. In
-    /// version 2 there is no place for them: `write` is not called.
+    /// Appends an attribute of the reply that follows: `pairs` keys and values, written by `write`. Version 2 has
+    /// no attributes: `write` is not called.
     pub fn attribute(&mut self, pairs: usize, write: impl FnOnce(&mut Encoder<'_>)) {
         if self.proto == Proto::Resp3 {
             self.header(b'|', pairs);
@@ -175,7 +174,7 @@ impl<'a> Encoder<'a> {
         }
     }
 
-    /// Yes or no. In version 2, the integer 1 or 0.
+    /// Appends a boolean. In version 2, the integer 1 or 0.
     #[inline]
     pub fn boolean(&mut self, value: bool) {
         self.out.extend_from_slice(match (self.proto, value) {
@@ -186,12 +185,12 @@ impl<'a> Encoder<'a> {
         });
     }
 
-    /// A double, as [`format_f64`] prints it. In version 2, a string.
+    /// Appends a double, as [`format_f64`] prints it. In version 2, a string.
     pub fn double(&mut self, value: f64) {
         self.double_text(&format_f64(value));
     }
 
-    /// A double in another spelling, where Redis has one.
+    /// Appends a double in another spelling, for replies in which Redis has one.
     pub fn double_text(&mut self, text: &[u8]) {
         match self.proto {
             Proto::Resp2 => self.bulk(text),
@@ -199,7 +198,7 @@ impl<'a> Encoder<'a> {
         }
     }
 
-    /// An integer of any size, in decimal digits. In version 2, a string.
+    /// Appends an integer of any size, in decimal digits. In version 2, a string.
     pub fn big_number(&mut self, digits: &str) {
         match self.proto {
             Proto::Resp2 => self.bulk(digits.as_bytes()),
@@ -207,8 +206,7 @@ impl<'a> Encoder<'a> {
         }
     }
 
-    /// Text to be shown as it is; `format` says how it is written, `b"txt"` or `b"mkd"`. In
-    /// version 2, a string.
+    /// Appends a verbatim string; `format` is `b"txt"` or `b"mkd"`. In version 2, a string.
     pub fn verbatim(&mut self, format: &[u8; 3], text: &[u8]) {
         if self.proto == Proto::Resp2 {
             return self.bulk(text);
@@ -228,7 +226,7 @@ impl<'a> Encoder<'a> {
         }
     }
 
-    /// A type byte, a number and CRLF.
+    /// Appends a type byte, a number and CRLF.
     #[inline]
     fn header(&mut self, marker: u8, value: usize) {
         match value {
@@ -237,8 +235,8 @@ impl<'a> Encoder<'a> {
         }
     }
 
-    /// A header with up to three digits, which most lengths and results have. It is put together in a
-    /// register, and always appended as eight bytes, so that nothing depends on the number of digits.
+    /// Appends a header with up to three digits, which suffice for most lengths and results. It is built in a
+    /// register and always appended as eight bytes, so that no branch depends on the number of digits.
     #[inline]
     fn short_header(&mut self, marker: u8, value: usize) {
         const CRLF: u64 = u16::from_le_bytes(*b"\r\n") as u64;
@@ -250,7 +248,7 @@ impl<'a> Encoder<'a> {
         self.out.truncate(end);
     }
 
-    /// A header with up to seven digits.
+    /// Appends a header with up to seven digits.
     fn middle_header(&mut self, marker: u8, value: usize) {
         match value {
             0..10_000 => self.header_of_len::<7>(marker, value),
@@ -261,8 +259,8 @@ impl<'a> Encoder<'a> {
         }
     }
 
-    /// A header of `LEN` bytes, of which all but three are digits. With the number of digits known the
-    /// loop unrolls, and what is appended has a fixed size.
+    /// Appends a header of `LEN` bytes, of which all but three are digits. As the number of digits is constant, the
+    /// loop unrolls and the append has a fixed size.
     #[inline]
     fn header_of_len<const LEN: usize>(&mut self, marker: u8, value: usize) {
         let mut header = [marker; LEN];

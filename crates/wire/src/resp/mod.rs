@@ -17,15 +17,15 @@ pub use encode::Encoder;
 pub use reply::{DEPTH_MAX, ReplyDecoder, ReplyError, ReplyScanner, Scanned, Value};
 pub use request::{
     Args, ArgsTooLarge, AuthState, Batch, KeptRequests, Limits, OwnedArgs, Parsed, Parser,
-    ProtocolError, Rest, Status, parse_apart,
+    ProtocolError, Rest, Status, parse_with_side_buffer,
 };
 
-/// The protocol version a connection speaks, chosen by `HELLO`.
+/// Protocol version of a connection, chosen by `HELLO`.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub enum Proto {
-    /// Version 2, what every connection starts with.
+    /// Version 2; every connection starts with it.
     #[default]
     Resp2,
-    /// Version 3, with maps, sets, doubles, booleans and pushes of their own.
+    /// Version 3, with separate types for maps, sets, doubles, booleans and pushes.
     Resp3,
 }

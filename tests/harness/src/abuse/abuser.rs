@@ -1,4 +1,4 @@
-//! An attacker: it opens connections, ends them in every way, and keeps some for later.
+//! An attacker: it opens connections, ends them in every way, and keeps some open for later.
 
 use std::collections::{BTreeMap, VecDeque};
 use std::io::{ErrorKind, Read, Write};
@@ -12,20 +12,20 @@ use super::target::Target;
 use super::{Abuse, Extent};
 use crate::Random;
 
-/// How long an abuser listens or sends at most, before it does something else.
+/// Maximum time that an abuser listens or sends before it does something else.
 pub(super) const ATTENTION: Duration = Duration::from_millis(5);
 
 /// A connection in the middle of an attack.
 pub(super) struct Victim {
     pub(super) stream: TcpStream,
-    /// What may still be sent, a byte at a time.
+    /// Bytes that may still be sent, one at a time.
     pub(super) rest: VecDeque<u8>,
 }
 
 pub(super) struct Abuser<'a> {
     target: &'a Target,
     random: Random,
-    /// What is left open. It reads nothing.
+    /// Connections that are left open. The abuser reads nothing from them.
     parked: VecDeque<Victim>,
     parked_max: usize,
     attacks: BTreeMap<&'static str, usize>,
@@ -42,13 +42,13 @@ impl<'a> Abuser<'a> {
         }
     }
 
-    /// Attacks until it has done enough, and says how often it did what.
+    /// Attacks until it has done enough, and returns the number of attacks of each kind.
     pub(super) fn attack(mut self, extent: Extent) -> BTreeMap<&'static str, usize> {
         let start = Instant::now();
         let mut attacks = 0;
         while !extent.is_over(attacks, start) {
             let (kind, attack) = ATTACKS[self.random.below(ATTACKS.len())];
-            // The server may refuse the connection, or end it at any time: that is what it has limits for.
+            // The server may refuse the connection, or end it at any time, because it has limits for that.
             if let Ok(victim) = attack(self.target, &mut self.random) {
                 self.leave(victim);
             }
@@ -74,7 +74,7 @@ impl<'a> Abuser<'a> {
         }
     }
 
-    /// Sends a byte more on a few of the open connections.
+    /// Sends one more byte on a few of the open connections.
     fn dribble(&mut self) {
         for _ in 0..4.min(self.parked.len()) {
             let at = self.random.below(self.parked.len());
@@ -104,7 +104,7 @@ impl<'a> Abuser<'a> {
     }
 }
 
-/// The connection ends with a reset when it is dropped.
+/// Makes the connection end with a reset when it is dropped.
 fn reset(stream: &TcpStream) {
     let _ = SockRef::from(stream).set_linger(Some(Duration::ZERO));
 }

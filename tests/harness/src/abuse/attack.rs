@@ -15,7 +15,7 @@ use crate::{Random, TlsStream, encode};
 
 type Attack = fn(&Target, &mut Random) -> io::Result<Victim>;
 
-/// All attacks. Each is as frequent as the others.
+/// All attacks. Each is equally frequent.
 pub(super) const ATTACKS: &[(&str, Attack)] = &[
     ("requests cut anywhere", requests),
     ("damaged requests", damaged),
@@ -64,7 +64,7 @@ fn monsters(target: &Target, random: &mut Random) -> io::Result<Victim> {
     speak(connect(any_door(target, random))?, &bytes, random)
 }
 
-/// Asks for much, and reads nothing of it.
+/// Asks for much, and reads none of it.
 fn never_reads(target: &Target, random: &mut Random) -> io::Result<Victim> {
     let key = bytes::key(random.below(bytes::KEYS));
     let value = vec![b'v'; 100_000];
@@ -91,7 +91,7 @@ fn never_reads(target: &Target, random: &mut Random) -> io::Result<Victim> {
     speak(connect(target.door(language, false))?, &bytes, random)
 }
 
-/// Begins a request whose rest comes later, if ever.
+/// Begins a request whose rest comes later, or never.
 fn slowly(target: &Target, random: &mut Random) -> io::Result<Victim> {
     let (door, language) = plain_door(target, random);
     let bytes = match random.below(4) {
@@ -106,7 +106,7 @@ fn slowly(target: &Target, random: &mut Random) -> io::Result<Victim> {
     Ok(victim)
 }
 
-/// A client hello, whole, cut or damaged, with whatever behind it.
+/// Sends a client hello, complete, truncated or damaged, followed by any bytes.
 fn half_a_handshake(target: &Target, random: &mut Random) -> io::Result<Victim> {
     let door = encrypted_door(target, random);
     let mut hello = client_hello(target);
@@ -119,7 +119,7 @@ fn half_a_handshake(target: &Target, random: &mut Random) -> io::Result<Victim> 
     speak(connect(door)?, &hello, random)
 }
 
-/// Requests over TLS, and then bytes that are no records.
+/// Sends requests over TLS, and then bytes that are no records.
 fn damaged_session(target: &Target, random: &mut Random) -> io::Result<Victim> {
     let door = encrypted_door(target, random);
     let language = door.languages[random.below(door.languages.len())];
@@ -139,7 +139,7 @@ fn damaged_session(target: &Target, random: &mut Random) -> io::Result<Victim> {
     speak(session.sock, &garbage, random)
 }
 
-/// Handshakes within a session, which were renegotiation up to TLS 1.2, and warnings without end.
+/// Sends handshakes within a session, which were renegotiation up to TLS 1.2, and endless warnings.
 fn second_handshake(target: &Target, random: &mut Random) -> io::Result<Victim> {
     let mut session = session(target, encrypted_door(target, random))?;
     if random.one_in(2) {
@@ -210,14 +210,14 @@ fn client(target: &Target) -> ClientConnection {
     ClientConnection::new(Arc::clone(&target.tls), name).expect("a client")
 }
 
-/// What a client of TLS says first.
+/// Returns the first message of a TLS client.
 fn client_hello(target: &Target) -> Vec<u8> {
     let mut hello = Vec::new();
     client(target).write_tls(&mut hello).expect("a vector takes everything");
     hello
 }
 
-/// A session whose handshake is done.
+/// Opens a session and completes its handshake.
 fn session(target: &Target, door: Door) -> io::Result<TlsStream> {
     let stream = connect(door)?;
     stream.set_read_timeout(Some(ATTENTION * 100))?;

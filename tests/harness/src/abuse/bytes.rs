@@ -1,11 +1,11 @@
-//! What abusers send: requests of each protocol, and mutations of them.
+//! Bytes that abusers send: requests of each protocol, and mutations of them.
 //!
-//! They use keys of their own, and no command that is meant to do harm (`FLUSHALL`, `CLIENT KILL`, `CONFIG`): its
+//! Abusers use their own keys, and no command that is meant to do harm (`FLUSHALL`, `CLIENT KILL`, `CONFIG`): its
 //! effects on witnesses would be correct.
 
 use crate::{Random, encode};
 
-/// What is spoken on a port.
+/// Protocol of a port.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) enum Language {
     Resp,
@@ -27,10 +27,10 @@ pub(super) const LANGUAGES: &[Language] = &[
     Language::Http,
 ];
 
-/// Keys of abusers.
+/// Number of keys of abusers.
 pub(super) const KEYS: usize = 32;
 
-/// The key of this number.
+/// Returns the key with this number.
 pub(super) fn key(number: usize) -> Vec<u8> {
     format!("x:{number}").into_bytes()
 }
@@ -160,7 +160,7 @@ const NUMBERS: &[&str] = &[
     "007",
 ];
 
-/// Lengths that are announced and do not come, and other pieces that mean something to a parser.
+/// Declared lengths without their bytes, and other pieces that are significant to a parser.
 const SPLINTERS: &[&[u8]] = &[
     b"\r\n",
     b"\n",
@@ -194,7 +194,7 @@ const SPLINTERS: &[&[u8]] = &[
     b"\x15\x03\x03\0\x02\x02\x28",
 ];
 
-/// A value: mostly short, sometimes of many kilobytes.
+/// Returns a value: mostly short, sometimes of many kilobytes.
 fn value(random: &mut Random) -> Vec<u8> {
     let len = match random.below(60) {
         0 => random.below(200_000),
@@ -216,7 +216,7 @@ fn number(random: &mut Random) -> String {
     (*random.pick(NUMBERS)).to_owned()
 }
 
-/// Arguments of a command.
+/// Returns the arguments of a command.
 fn command(random: &mut Random) -> Vec<Vec<u8>> {
     let template = random.pick(COMMANDS);
     let arg = |word| match word {
@@ -230,7 +230,7 @@ fn command(random: &mut Random) -> Vec<Vec<u8>> {
     template.split(' ').map(arg).collect()
 }
 
-/// Requests that a server of the protocol understands, mostly.
+/// Returns requests that a server of the protocol mostly understands.
 pub(super) fn pipeline(language: Language, random: &mut Random) -> Vec<u8> {
     let count_max = if random.one_in(8) { 300 } else { 6 };
     let count = 1 + random.below(count_max);
@@ -294,7 +294,7 @@ fn meta(random: &mut Random) -> Vec<u8> {
     }
 }
 
-/// A frame of memcached's binary protocol.
+/// Returns a frame of memcached's binary protocol.
 pub(super) fn frame(opcode: u8, extras: &[u8], key: &[u8], value: &[u8]) -> Vec<u8> {
     let len = (extras.len() + key.len() + value.len()) as u32;
     let mut frame = vec![0x80, opcode];
@@ -316,7 +316,7 @@ fn binary(random: &mut Random) -> Vec<u8> {
         // SASL with a wrong password.
         5 => frame(0x21, b"", b"PLAIN", b"\0ann\0wrong"),
         6 => frame(0x0a, b"", b"", b""),
-        // Any operation but flush, which is meant to empty the database.
+        // Any operation except flush, which is meant to empty the database.
         _ => match random.next_u64() as u8 {
             0x08 | 0x18 => frame(0x0b, b"", b"", b""),
             opcode => frame(opcode, &random.bytes(4), &key, &value),
@@ -324,7 +324,7 @@ fn binary(random: &mut Random) -> Vec<u8> {
     }
 }
 
-/// A request of PedroKV.
+/// Returns a request of PedroKV.
 pub(super) fn pedrokv_request(kind: u8, id: u32, key: &[u8], value: &[u8]) -> Vec<u8> {
     let mut frame = ((8 + key.len() + value.len()) as u16).to_be_bytes().to_vec();
     frame.extend([key.len() as u8, kind]);
@@ -378,7 +378,7 @@ fn http(random: &mut Random) -> Vec<u8> {
     .into_bytes()
 }
 
-/// Damages bytes: some changed, cut out, doubled, or splinters put in.
+/// Damages bytes: changes, removes or doubles some, or inserts splinters.
 pub(super) fn damage(mut bytes: Vec<u8>, random: &mut Random) -> Vec<u8> {
     for _ in 0..1 + random.below(4) {
         let at = random.below(bytes.len() + 1);
@@ -396,7 +396,7 @@ pub(super) fn damage(mut bytes: Vec<u8>, random: &mut Random) -> Vec<u8> {
     bytes
 }
 
-/// Requests that announce what never comes, or go deeper and deeper.
+/// Returns requests that declare data that never come, or nest deeper and deeper.
 pub(super) fn monster(random: &mut Random) -> Vec<u8> {
     let depth = random.below(200_000);
     match random.below(10) {
@@ -419,7 +419,7 @@ mod tests {
     use super::*;
     use crate::effort;
 
-    /// What witnesses could not tell from a fault of the server.
+    /// Harm that witnesses could not distinguish from a fault of the server.
     #[test]
     fn the_same_seed_makes_the_same_bytes_without_harm() {
         for language in LANGUAGES {

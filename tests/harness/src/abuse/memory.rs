@@ -9,22 +9,22 @@ use crate::{Connection, wait_until};
 /// Memory of a server, in bytes.
 #[derive(Clone, Copy, Debug)]
 pub struct Memory {
-    /// As the server counts it.
+    /// Memory as counted by the server.
     pub used: usize,
-    /// As the system does.
+    /// Memory as counted by the system.
     pub resident: usize,
 }
 
-/// What may be there without being a leak: witnesses hold less or more data, and counters of kinds of errors and logs
-/// of denials fill up.
+/// Growth that is no leak: witnesses hold more or less data, and counters of kinds of errors and logs of denials fill
+/// up.
 const USED_SLACK: usize = 4 << 20;
 
-/// The allocator keeps memory for each thread, and gives it back late.
+/// The allocator keeps memory for each thread, and returns it late.
 const RESIDENT_SLACK: usize = 48 << 20;
 
 impl Memory {
     /// # Panics
-    /// When it is more than before, beyond what varies anyway.
+    /// If it is more than before, beyond the slack.
     #[track_caller]
     pub(super) fn assert_no_more_than(self, before: Self) {
         assert!(
@@ -44,14 +44,14 @@ impl fmt::Display for Memory {
     }
 }
 
-/// What watches the server. It knows how many connections there are before the first attack.
+/// Observer of the server. It knows the number of connections before the first attack.
 pub(super) struct Observer<'a> {
     target: &'a Target,
     connection: Connection,
     in_peace: Connections,
 }
 
-/// How many connections the server has. Those to its port for HTTP it counts apart.
+/// Number of connections of the server. It counts those to its HTTP port separately.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 struct Connections {
     clients: usize,
@@ -59,21 +59,21 @@ struct Connections {
 }
 
 impl<'a> Observer<'a> {
-    /// Looks at the server before the first attack, when all witnesses are connected.
+    /// Inspects the server before the first attack, when all witnesses are connected.
     pub(super) fn new(target: &'a Target) -> Self {
         let mut connection = target.server.connect();
         let in_peace = Connections::of(target, &mut connection);
         Self { target, connection, in_peace }
     }
 
-    /// Waits until all connections of abusers have ended, removes their keys, and looks.
+    /// Waits until all connections of abusers have ended, removes their keys, and measures memory.
     ///
     /// # Panics
-    /// When none of those left over ends any more.
+    /// If the remaining connections do not end.
     pub(super) fn settled(&mut self) -> Memory {
         let Self { target, connection, in_peace } = self;
-        // Those that guess passwords end one after the other, about one each second: the server does not see that they
-        // have gone, as for those that wait for keys. So only their number is bounded, not the time that all take.
+        // Connections that guess passwords end one after the other, about one a second: as for blocked clients, the
+        // server does not see that they have gone. So only their number is bounded, not the total time.
         let mut left = Connections::of(target, connection);
         while left != *in_peace {
             wait_until("a connection of abusers ends", || {
@@ -102,18 +102,18 @@ impl Connections {
     }
 }
 
-/// Ends the waits for keys. The server does not see that a client has gone while it waits and has sent more behind that
-/// than the server keeps: the end of its stream is behind bytes that are not read yet.
+/// Unblocks the clients that wait for keys. The server does not see that a blocked client has gone if it has sent
+/// more than the server keeps: the end of its stream is after bytes that are not read yet.
 fn unblock(connection: &mut Connection) {
     let list = connection.ask("CLIENT LIST").text().to_owned();
     for line in list.lines().filter(|line| line.contains(" flags=b ")) {
         let id = line.strip_prefix("id=").and_then(|rest| rest.split(' ').next()).expect("an id");
-        // It may be over by now.
+        // The wait may be over by now.
         connection.ask(&format!("CLIENT UNBLOCK {id}"));
     }
 }
 
-/// Removes what abusers have written.
+/// Removes the keys of abusers.
 pub(super) fn remove_keys(connection: &mut Connection) {
     let keys: Vec<_> = (0..bytes::KEYS).map(bytes::key).collect();
     let mut del = vec![b"DEL".to_vec()];

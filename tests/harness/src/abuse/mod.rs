@@ -6,11 +6,11 @@
 //! ```
 //!
 //! [`run`] starts them, lets the abusers attack, and requires three things: a witness never gets a reply that
-//! contradicts its model; the server keeps running; and when the abusers have disconnected, none of their connections
-//! is left, and its memory is what it was after a first round of attacks.
+//! contradicts its model; the server keeps running; when the abusers have disconnected, none of their connections is
+//! left, and the memory of the server is the same as after a first round of attacks.
 //!
-//! A seed determines what each abuser sends and how it is split; the system determines how their connections interleave
-//! in the server.
+//! The seed determines the bytes of each abuser and how they are split. The system determines how the connections
+//! interleave in the server.
 
 mod abuser;
 mod attack;
@@ -29,55 +29,55 @@ use self::memory::{Memory, Observer};
 use self::target::Target;
 use crate::{LIMIT, Launch, takes_up_to_seconds};
 
-/// What to do to a server.
+/// Parameters of an abuse of a server.
 #[derive(Clone, Copy, Debug)]
 pub struct Abuse {
-    /// Determines what is sent.
+    /// Seed of everything that is sent.
     pub seed: u64,
-    /// Threads that attack.
+    /// Number of attacking threads.
     pub abusers: usize,
-    /// Connections that each of them keeps open beside the one of its attack.
+    /// Number of connections that each of them keeps open, in addition to the attacking one.
     pub parked_each: usize,
-    /// How long they do.
+    /// Amount of abuse.
     pub extent: Extent,
 }
 
-/// When abusers have done enough.
+/// End of the abuse.
 #[derive(Clone, Copy, Debug)]
 pub enum Extent {
-    /// After so many attacks of each.
+    /// After this number of attacks of each abuser.
     Attacks(usize),
     /// After so much time.
     Time(Duration),
 }
 
-/// What has happened.
+/// Results of an abuse.
 #[derive(Debug)]
 pub struct Report {
-    /// Attacks of each kind.
+    /// Number of attacks of each kind.
     pub attacks: BTreeMap<&'static str, usize>,
-    /// Replies that each witness has verified.
+    /// Number of replies that each witness has verified.
     pub verified: BTreeMap<&'static str, usize>,
-    /// The server's memory after a first round of abuse, a tenth of all, and after all of it.
+    /// Memory of the server after a first round of abuse, a tenth of all, and after all of it.
     pub memory: [Memory; 2],
 }
 
 impl Abuse {
-    /// Another round of the same, which differs in what is sent.
+    /// Returns another round with equal parameters and different bytes.
     fn round(self, number: u64, extent: Extent) -> Self {
         Self { seed: self.seed ^ (number << 48), extent, ..self }
     }
 }
 
 impl Extent {
-    /// Allows the thread that calls it as long as both rounds take.
+    /// Allows the calling thread the time of both rounds.
     fn allow_time(self) {
         if let Self::Time(time) = self {
             takes_up_to_seconds(time.as_secs() * 2 + LIMIT.as_secs());
         }
     }
 
-    /// A first part of it, after which all caches and pools have their sizes.
+    /// Returns a first part of the abuse. After it, all caches and pools have their sizes.
     fn first(self) -> Self {
         match self {
             Self::Attacks(count) => Self::Attacks(count.div_ceil(10)),
@@ -93,10 +93,10 @@ impl Extent {
     }
 }
 
-/// Starts a server with all protocols, abuses it, and verifies what it says.
+/// Starts a server with all protocols, abuses it, and verifies its replies.
 ///
 /// # Panics
-/// When a witness got a wrong reply, the server has panicked or ended, or its memory has grown.
+/// If a witness got a wrong reply, the server has panicked or ended, or its memory has grown.
 #[must_use]
 pub fn run(launch: Launch, abuse: Abuse) -> Report {
     abuse.extent.allow_time();
@@ -104,7 +104,7 @@ pub fn run(launch: Launch, abuse: Abuse) -> Report {
     let done = AtomicBool::new(false);
     thread::scope(|scope| {
         let witnesses = witness::start_all(scope, &target, abuse, &done);
-        // Whatever fails, the witnesses end.
+        // The witnesses end, even after a failure.
         let end = EndOnDrop(&done);
         let mut observer = Observer::new(&target);
         let mut attacks = attack(&target, abuse.round(1, abuse.extent.first()));

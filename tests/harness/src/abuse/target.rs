@@ -1,4 +1,4 @@
-//! The server under attack, with all the protocols that it speaks.
+//! The server under attack, with all its protocols.
 
 use std::net::{Ipv4Addr, SocketAddr};
 use std::sync::Arc;
@@ -15,7 +15,7 @@ pub(super) struct Target {
     pub(super) tls: Arc<ClientConfig>,
 }
 
-/// A port, and what is spoken there.
+/// A port and its protocols.
 #[derive(Clone, Copy)]
 pub(super) struct Door {
     pub(super) address: SocketAddr,
@@ -28,7 +28,7 @@ const MEMCACHED: &[Language] = &[Language::Text, Language::Meta, Language::Binar
 const PEDROKV: &[Language] = &[Language::PedroKv];
 const HTTP: &[Language] = &[Language::Http];
 
-/// The other ports: their directives, and what is spoken there.
+/// The other ports: directives, protocols, and encryption.
 const OTHERS: [(&str, &[Language], bool); 6] = [
     ("tls-port", RESP, true),
     ("memcached-port", MEMCACHED, false),
@@ -38,8 +38,8 @@ const OTHERS: [(&str, &[Language], bool); 6] = [
     ("http-port", HTTP, false),
 ];
 
-/// What is bounded by default only in ways that a test of seconds does not reach. A reader who does not read may occupy
-/// some megabytes, all clients together some more; a handshake takes a second at most.
+/// Limits whose defaults a test of seconds does not reach. A client that does not read may occupy some megabytes, all
+/// clients together some more. A handshake takes a second at most.
 const LIMITS: &[(&str, &str)] = &[
     ("client-output-buffer-limit", "normal 4mb 0 0 pubsub 1mb 0 0 replica 4mb 0 0"),
     ("client-query-buffer-limit", "4mb"),
@@ -63,20 +63,20 @@ impl Target {
             launch.with(directive, &port.to_string())
         });
         let server = launch.start();
-        // Whose password abusers guess. All others need none.
+        // The user whose password abusers guess. No other user needs a password.
         server.connect().check("ACL SETUSER ann on >password +@all ~*", "+OK");
         doors.push(Door { address: server.address(), languages: RESP, is_encrypted: false });
         Self { server, doors, tls: tls_config(None) }
     }
 
-    /// Where a language is spoken.
+    /// Returns the port for a protocol.
     pub(super) fn door(&self, language: Language, is_encrypted: bool) -> Door {
         let is_it =
             |door: &&Door| door.languages.contains(&language) && door.is_encrypted == is_encrypted;
         *self.doors.iter().find(is_it).expect("a port for each language")
     }
 
-    /// A number that INFO reports.
+    /// Returns a number of INFO.
     pub(super) fn info(&self, connection: &mut Connection, field: &str) -> usize {
         let reply = connection.ask("INFO everything");
         let lines =

@@ -12,36 +12,36 @@ use super::memory::remove_keys;
 use super::target::Target;
 use crate::{Connection, PATIENCE, Random, Reply, tls_stream};
 
-/// Keys of each.
+/// Number of keys of each witness.
 const KEYS: usize = 40;
 
-/// Bytes of a value at most: more than a turn of the event loop receives at once, and what PedroKV can carry.
+/// Maximum length of a value: more than a turn of the event loop receives at once, and within PedroKV's limit.
 const VALUE_LEN_MAX: usize = 60_000;
 
-/// Replies that each verifies, however short the abuse is.
+/// Minimum number of replies that each verifies, even if the abuse is short.
 const STEPS_MIN: usize = 200;
 
-/// Steps after which a witness that speaks Redis' protocol removes what abusers have written, so that it does not add
-/// up.
+/// Number of steps after which a witness of Redis' protocol removes the keys of abusers, so that they do not
+/// accumulate.
 const STEPS_BETWEEN_REMOVALS: usize = 500;
 
 /// A client of some protocol.
 trait Client {
     fn set(&mut self, key: &str, value: &[u8]);
     fn get(&mut self, key: &str) -> Option<Vec<u8>>;
-    /// Whether it was there.
+    /// Returns true if the key existed.
     fn delete(&mut self, key: &str) -> bool;
     fn remove_keys_of_abusers(&mut self) {}
 }
 
-/// What a witness knows in the end.
+/// Final state of a witness.
 pub(super) struct Witnessed {
     values: BTreeMap<String, Vec<u8>>,
     verified: usize,
 }
 
 impl Witnessed {
-    /// Compares all values with what another client sees; returns how many replies were verified.
+    /// Compares all values with those that another client reads. Returns the number of verified replies.
     pub(super) fn audit(self, target: &Target) -> usize {
         let mut connection = target.server.connect();
         for (key, value) in &self.values {
@@ -54,7 +54,7 @@ impl Witnessed {
 
 type Starting<'s> = (&'static str, ScopedJoinHandle<'s, Witnessed>);
 
-/// Starts a witness for each way in, until `done`.
+/// Starts a witness for each protocol and kind of listener, until `done`.
 pub(super) fn start_all<'s, 'e>(
     scope: &'s Scope<'s, 'e>,
     target: &'e Target,
@@ -76,7 +76,7 @@ pub(super) fn start_all<'s, 'e>(
         ("PedroKV over TLS", Box::new(PedroKv(encrypted(target, Language::PedroKv)))),
         ("HTTP", Box::new(Http(plain(target, Language::Http)))),
     ];
-    // All are in, and have shaken hands, before anybody attacks.
+    // All are connected, and have completed handshakes, before any attack.
     for (name, client) in &mut clients {
         assert_eq!(client.get("w"), None, "{name}");
     }
@@ -127,7 +127,7 @@ fn verify(
     Witnessed { values, verified }
 }
 
-/// A connection with a buffer for what it reads.
+/// A connection with a buffer for received bytes.
 type Stream = BufReader<Box<dyn Duplex>>;
 
 trait Duplex: Read + Write + Send {}
@@ -251,7 +251,7 @@ impl Client for Meta {
 struct Binary(Stream);
 
 impl Binary {
-    /// Status and value of the response.
+    /// Returns status and value of the response.
     fn exchange(&mut self, opcode: u8, extras: &[u8], key: &str, value: &[u8]) -> (u8, Vec<u8>) {
         send(&mut self.0, &frame(opcode, extras, key.as_bytes(), value));
         let header = exactly(&mut self.0, 24);
@@ -285,7 +285,7 @@ impl Client for Binary {
 struct PedroKv(Stream);
 
 impl PedroKv {
-    /// The value of the response, or nothing if there is none.
+    /// Returns the value of the response, if there is one.
     fn exchange(&mut self, kind: u8, key: &str, value: &[u8]) -> Option<Vec<u8>> {
         const ID: u32 = 0xfeed;
         send(&mut self.0, &pedrokv_request(kind, ID, key.as_bytes(), value));
@@ -314,11 +314,11 @@ impl Client for PedroKv {
     }
 }
 
-/// Bytes go in as bodies, and come back in base64.
+/// Sends bytes as bodies, and gets them in base64.
 struct Http(Stream);
 
 impl Http {
-    /// What the result is, in JSON.
+    /// Returns the result in JSON.
     fn exchange(&mut self, path: &str, body: &[u8]) -> String {
         let head = format!(
             "POST {path} HTTP/1.1\r\nHost: localhost\r\nUpstash-Encoding: base64\r\nContent-Length: {}\r\n\r\n",
@@ -344,7 +344,7 @@ impl Http {
 
 impl Client for Http {
     fn set(&mut self, key: &str, value: &[u8]) {
-        // An empty body would be no argument, and an empty part of a path is one.
+        // An empty body would be no argument. An empty part of a path is one.
         let end = if value.is_empty() { "/" } else { "" };
         assert_eq!(self.exchange(&format!("/set/{key}{end}"), value), "\"OK\"");
     }
@@ -359,7 +359,7 @@ impl Client for Http {
     }
 }
 
-/// The bytes of a text in base64.
+/// Decodes a text in base64.
 fn decode(text: &str) -> Vec<u8> {
     const ALPHABET: &[u8; 64] = b"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/";
     let (mut bytes, mut bits, mut count) = (Vec::new(), 0_u32, 0);

@@ -1,7 +1,7 @@
-//! Adjacent records in memory, ascending by key.
+//! A block: adjacent records in memory, ascending by key.
 //!
-//! Several loading threads fill a block in any order; once sealed it never changes. Its values share one
-//! buffer, which lives until the last of them is dropped.
+//! Several loading threads fill a block in any order; once sealed it never changes. Its values share one buffer, which
+//! lives until the last of them is dropped.
 
 use super::cut::Cut;
 use crate::entry::{Attributes, Entry, Value};
@@ -10,15 +10,15 @@ use tierce_storage::compression::decompress_into;
 use tierce_storage::location::Location;
 use tierce_storage::segment::record::Record;
 
-/// A block with this many bytes of records gets no more. Small, because a caller that keeps one
-/// value keeps its block's buffer.
+/// Upper bound of a block's record bytes. Small, because a caller that keeps one value keeps the whole buffer of its
+/// block.
 const BLOCK_BYTES: usize = 256 << 10;
-/// A block with this many records gets no more.
+/// Upper bound of a block's records.
 const BLOCK_ITEMS: usize = 512;
 
 /// Records of neighbouring keys.
 pub(crate) struct Block {
-    /// The keys this block speaks for: there are none between the cuts but those in it.
+    /// The key interval of this block: between the cuts there are no other keys than its own.
     pub(crate) lower: Cut,
     pub(crate) upper: Cut,
     keys: Vec<u8>,
@@ -26,7 +26,7 @@ pub(crate) struct Block {
     bytes: Arc<Vec<u8>>,
 }
 
-/// One key and what is known of its record.
+/// A key and the state of its record.
 struct Item {
     key_end: u32,
     location: Location,
@@ -34,8 +34,8 @@ struct Item {
 }
 
 enum Content {
-    /// Not loaded: the reader has to look itself.
-    Apart,
+    /// Not loaded: the reader has to read it itself.
+    Separate,
     Ready {
         start: u32,
         len: u32,
@@ -44,14 +44,14 @@ enum Content {
     },
 }
 
-/// What a block has for a key.
+/// The content of a block for a key.
 pub(crate) enum Found<'a> {
-    /// Look there; it could not be loaded with the others.
-    Apart(Location),
+    /// The record could not be loaded with the others; read it at this location.
+    Separate(Location),
     Ready(Loaded<'a>),
 }
 
-/// A verified record of a block.
+/// A verified record in a block.
 #[derive(Clone, Copy)]
 pub(crate) struct Loaded<'a> {
     bytes: &'a Arc<Vec<u8>>,
@@ -76,7 +76,7 @@ impl<'a> Loaded<'a> {
 }
 
 impl Block {
-    /// A block for the keys above a cut.
+    /// Creates a block for the keys above a cut.
     pub(crate) fn new(lower: Cut) -> Self {
         Block { lower, upper: Cut::End, keys: Vec::new(), items: Vec::new(), bytes: Arc::default() }
     }
@@ -85,10 +85,10 @@ impl Block {
     pub(crate) fn push(&mut self, key: &[u8], location: Location) {
         self.keys.extend_from_slice(key);
         let key_end = self.keys.len() as u32;
-        self.items.push(Item { key_end, location, content: Content::Apart });
+        self.items.push(Item { key_end, location, content: Content::Separate });
     }
 
-    /// Whether the next key should go into another block, if the records of this one take
+    /// Returns true if the next key should go into another block, given that the records of this one take
     /// `record_bytes`.
     pub(crate) fn is_full(&self, record_bytes: usize) -> bool {
         self.items.len() >= BLOCK_ITEMS
@@ -96,22 +96,22 @@ impl Block {
             || self.keys.len() >= BLOCK_BYTES
     }
 
-    /// Makes room for the values, when it is known how much is needed at most.
+    /// Allocates the buffer for the values, once its maximum size is known.
     pub(crate) fn reserve(&mut self, record_bytes: usize, spares: &mut Vec<Vec<u8>>) {
         let mut bytes = spares.pop().unwrap_or_default();
-        // Rounded, so that the buffer will do for another block of about the same size.
+        // Rounded, so that the buffer also fits another block of about the same size.
         bytes.reserve_exact(record_bytes.next_multiple_of(BLOCK_BYTES / 8));
         self.bytes = Arc::new(bytes);
     }
 
-    /// The buffer of a block that is no longer needed, emptied.
+    /// Returns the emptied buffer of a block that is no longer needed.
     pub(crate) fn into_spare(self) -> Option<Vec<u8>> {
         let mut bytes = Arc::into_inner(self.bytes)?;
         bytes.clear();
         Some(bytes)
     }
 
-    /// Takes over a record's value. One that does not decompress is left to the reader.
+    /// Copies a record's value. A value that does not decompress is left to the reader.
     pub(crate) fn fill(&mut self, at: usize, record: &Record<'_>) {
         let bytes = Arc::get_mut(&mut self.bytes).expect("a block being filled is not shared");
         let start = bytes.len();
@@ -145,7 +145,7 @@ impl Block {
     pub(crate) fn get(&self, at: usize) -> Found<'_> {
         let item = &self.items[at];
         match &item.content {
-            Content::Apart => Found::Apart(item.location),
+            Content::Separate => Found::Separate(item.location),
             Content::Ready { start, len, seq, attributes } => Found::Ready(Loaded {
                 bytes: &self.bytes,
                 start: *start as usize,
@@ -156,7 +156,7 @@ impl Block {
         }
     }
 
-    /// The positions whose keys lie between two cuts.
+    /// Returns the positions whose keys lie between two cuts.
     pub(crate) fn positions(&self, lower: &Cut, upper: &Cut) -> std::ops::Range<usize> {
         let start = if *lower <= self.lower { 0 } else { self.first_above(lower) };
         let end = if *upper >= self.upper { self.len() } else { self.first_above(upper) };
@@ -176,7 +176,7 @@ impl Block {
         self.items[at].location
     }
 
-    /// Memory a key and its record take, before they are there.
+    /// Returns the memory that a key and its record will take.
     pub(crate) fn cost(key: &[u8], record_bytes: usize) -> usize {
         key.len() + size_of::<Item>() + record_bytes
     }

@@ -1,4 +1,4 @@
-//! Copying keys and locations out of the index, restoring what a snapshot sees.
+//! Copies keys and locations out of the index, and restores the state that a snapshot sees.
 
 use super::cut::Cut;
 use crate::db::store::{Index, Store};
@@ -6,8 +6,8 @@ use crate::db::view::View;
 use crate::index::ordered::{OrderedIndex, Run, Side};
 use tierce_storage::location::Location;
 
-/// Copies about a leaf's worth of keys between two cuts, ascending: those nearest to the side.
-/// Nothing is left between the cuts when nothing was copied.
+/// Copies about a leaf's worth of keys between two cuts, ascending: those nearest to the side. If
+/// nothing was copied, no key is left between the cuts.
 pub(crate) fn copy_leaf(
     store: &Store,
     view: Option<&View>,
@@ -28,7 +28,7 @@ pub(crate) fn copy_leaf(
     }
 }
 
-/// As the index says now, with what writes superseded since the view's moment put back.
+/// Copies the index entries, with the records superseded since the view's moment put back.
 fn copy_past(
     view: &View,
     index: &OrderedIndex,
@@ -38,7 +38,7 @@ fn copy_past(
 ) {
     let mut current = Run::default();
     index.run(lower.as_lower(), upper.as_upper(), side, &mut current);
-    // The history is consulted for exactly the range of keys this run speaks for.
+    // The history is read for exactly the range of keys that this run covers.
     let (mut low, mut high) = (lower.clone(), upper.clone());
     match (side, current.len().checked_sub(1)) {
         (Side::Lower, Some(last)) => high = Cut::after(current.get(last).0),
@@ -49,7 +49,7 @@ fn copy_past(
     merge(&current, &past, out);
 }
 
-/// Both in one, ascending; of equal keys the past one.
+/// Merges both, ascending. Of equal keys, the past entry wins.
 fn merge(current: &Run, past: &[(Vec<u8>, Location)], out: &mut Run) {
     let mut at = 0;
     for (key, location) in past {

@@ -8,7 +8,7 @@ use crate::index::ordered::Side;
 use std::sync::Arc;
 use tierce_storage::disk::span::ReadBuf;
 
-/// A range's position in a pass, and its share in keeping that in memory.
+/// Position of a range in a pass. It keeps the current window in memory.
 pub(crate) struct Cursor {
     passes: Arc<Passes>,
     window: Option<Arc<ScanWindow>>,
@@ -21,8 +21,7 @@ impl Cursor {
         Cursor { passes: passes.clone(), window: None, buf: ReadBuf::default() }
     }
 
-    /// The block in which a range finds its next keys. `None` when there are none, or no memory
-    /// for them.
+    /// Returns the block with the range's next keys. `None`: there are none, or no memory for them.
     pub(crate) fn block(&mut self, request: &Request<'_>) -> Option<Arc<Block>> {
         let mut request = *request;
         loop {
@@ -34,7 +33,8 @@ impl Cursor {
                         window.touch(self.passes.now_ms());
                         return block;
                     }
-                    // Taken away, since this range was too slow: another pass begins here.
+                    // The window was dropped, since this range was too slow: another pass begins
+                    // here.
                     None => request.after = None,
                 }
             } else {
@@ -61,7 +61,7 @@ impl Drop for Cursor {
     }
 }
 
-/// The block that a position is in.
+/// Returns the block of a position.
 fn choose(blocks: &[Arc<Block>], request: &Request<'_>) -> Option<Arc<Block>> {
     let position = request.position();
     match request.audience.side {

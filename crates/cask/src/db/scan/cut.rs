@@ -5,7 +5,7 @@
 
 use std::ops::Bound;
 
-/// A point on the axis of keys that no key is at.
+/// A point between keys; no key is at it.
 #[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Debug)]
 pub(crate) enum Cut {
     At(Vec<u8>, Edge),
@@ -13,7 +13,7 @@ pub(crate) enum Cut {
     End,
 }
 
-/// On which side of its key a cut is.
+/// The side of its key that a cut is on.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
 pub(crate) enum Edge {
     Before,
@@ -29,7 +29,7 @@ impl Cut {
         Cut::At(key.to_vec(), Edge::After)
     }
 
-    /// The upper end of a range as a cut.
+    /// Returns the upper end of a range as a cut.
     pub(crate) fn of_upper(bound: Bound<&[u8]>) -> Self {
         match bound {
             Bound::Included(key) => Cut::after(key),
@@ -38,7 +38,7 @@ impl Cut {
         }
     }
 
-    /// The cut as the lower end of a range.
+    /// Returns the cut as the lower end of a range.
     pub(crate) fn as_lower(&self) -> Bound<&[u8]> {
         match self {
             Cut::At(key, Edge::Before) => Bound::Included(key),
@@ -47,7 +47,7 @@ impl Cut {
         }
     }
 
-    /// The cut as the upper end of a range.
+    /// Returns the cut as the upper end of a range.
     pub(crate) fn as_upper(&self) -> Bound<&[u8]> {
         match self {
             Cut::At(key, Edge::Before) => Bound::Excluded(key),
@@ -56,7 +56,7 @@ impl Cut {
         }
     }
 
-    /// Whether a key is below the cut.
+    /// Returns true if a key is below the cut.
     pub(crate) fn is_above(&self, key: &[u8]) -> bool {
         match self {
             Cut::At(cut, Edge::Before) => key < &cut[..],

@@ -7,10 +7,10 @@
 //!
 //! * [`cut`], [`copy`]: points between keys, and copying keys out of the index.
 //! * [`block`]: adjacent records in memory.
-//! * [`plan`]: the reads that fill a window, and doing them.
+//! * [`plan`]: the reads that fill a window, and their execution.
 //! * [`window`]: a run of blocks, loading or loaded.
-//! * [`pass`]: which windows exist, within a memory budget, and the threads that load.
-//! * [`request`]: from what a range needs to its window.
+//! * [`pass`]: the existing windows, within a memory budget, and the threads that load.
+//! * [`request`]: finds or creates the window that a range needs.
 //! * [`cursor`]: the position of one range.
 //!
 //! Sharing does not change what a range sees. A window serves a range only if it is as good as one the range

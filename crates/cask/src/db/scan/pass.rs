@@ -1,15 +1,14 @@
-//! Which windows are in memory, and who loads them.
+//! The windows in memory, and the threads that load them.
 //!
-//! A *pass* is a sequence of windows. Ranges that begin within a window of each other share one pass; the first
-//! plans the windows ahead, the others find them there. The first window of a pass is small and each next one
-//! a few times larger, up to a quarter of the budget, so a short range loads little more than it needs;
-//! loading ahead starts with the second.
+//! A *pass* is a sequence of windows. Ranges that begin within a window of each other share one pass; the first range
+//! plans the windows ahead, the others find them there. The first window of a pass is small and each next one a few
+//! times larger, up to a quarter of the budget, so a short range loads little more than it needs; loading ahead starts
+//! with the second.
 //!
-//! * All windows stay within the budget, except for the last record of a window, values that decompress to
-//!   more than their size on disk, and the blocks that ranges are in.
-//! * A window goes when no range of its pass is in it or before it. If memory is still short, a range waits for
-//!   the others, at most [`PATIENCE`] since one of them last moved and and not without end;
-//!   then it reads alone.
+//! * All windows stay within the budget, except for the last record of a window, values that decompress to more than
+//!   their size on disk, and the blocks that ranges are in.
+//! * A window is dropped when no range of its pass is in it or before it. If memory is still short, a range waits for
+//!   the others, at most [`PATIENCE`] since one of them last moved and not without limit; then it reads alone.
 //! * The last range to leave frees everything.
 //! * No lock is held while reading; no thread waits for a range while it holds a lock.
 
@@ -21,17 +20,17 @@ use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};
 use tierce_storage::disk::span::ReadBuf;
 
-/// How long a range may stand still before its window can be taken away. With 64 busy threads on
-/// two cores, a thread may have to wait 100 ms for its turn.
+/// Time without progress after which a range's window can be dropped. With 64 busy threads on two cores, a thread may
+/// have to wait 100 ms for its turn.
 pub(crate) const PATIENCE: Duration = Duration::from_millis(250);
-/// A window takes at most this part of the budget: one is read from, one is loaded, one lies
-/// ready between them, and one is for those who are behind.
+/// Fraction of the budget that a window may take. Of the four windows, one is read, one is loaded, one is ready
+/// between them, and one is for ranges that lag behind.
 pub(super) const WINDOWS: usize = 4;
-/// Reads in flight at a time, beside those of waiting ranges.
+/// Reads in flight at a time, in addition to those of waiting ranges.
 const THREADS_MAX: usize = 24;
-/// Reads for which one more thread is worth waking.
+/// Number of reads for which one more thread is woken.
 const READS_A_THREAD: usize = 2;
-/// A thread that had nothing to do for so long ends.
+/// Idle time after which a thread ends.
 const IDLE_MAX: Duration = Duration::from_secs(2);
 
 /// All passes over a store.
@@ -41,11 +40,11 @@ pub(crate) struct Passes {
     patience: Duration,
     begun: Instant,
     pub(super) state: Mutex<Windows>,
-    /// Told when there may be room, or a thread less.
+    /// Signalled when memory may be free, or a thread has ended.
     pub(super) freed: Condvar,
-    /// Told when there is something to load.
+    /// Signalled when there is something to load.
     work: Condvar,
-    /// One plan at a time, so that no two ranges plan the same.
+    /// Held during planning, so that no two ranges plan the same window.
     pub(super) planning: Mutex<()>,
 }
 
@@ -53,8 +52,8 @@ pub(crate) struct Passes {
 pub(super) struct Windows {
     windows: Vec<Arc<ScanWindow>>,
     bytes: usize,
-    /// Buffers of blocks that are gone, for new ones: given back to the allocator by one thread
-    /// and asked for by another, they would come to take several times the budget.
+    /// Buffers of dropped blocks, reused for new blocks. Buffers freed by one thread and allocated by another would
+    /// come to take several times the budget.
     pub(super) spares: Vec<Vec<u8>>,
     pub(super) passes: u64,
     ranges: usize,
@@ -63,25 +62,25 @@ pub(super) struct Windows {
     stopped: bool,
 }
 
-/// What became of asking for memory.
+/// Result of a request for memory.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) enum Room {
     Made,
-    /// Ranges need what is there.
+    /// Ranges need all windows in memory.
     Short,
 }
 
-/// What may be taken away to make room.
+/// Windows that may be dropped to make room.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) enum Force {
-    /// What no range needs.
+    /// Windows that no range needs.
     Unneeded,
-    /// Also what ranges need that do not move.
+    /// Also windows of ranges that do not move.
     Stale,
 }
 
 impl Passes {
-    /// Passes within a budget of memory; with none, ranges read alone.
+    /// Creates the passes within a memory budget; with a budget of 0, ranges read alone.
     pub(crate) fn new(budget: usize, with_threads: bool) -> Self {
         Passes {
             budget,
@@ -104,7 +103,7 @@ impl Passes {
         self.begun.elapsed().as_millis() as u64
     }
 
-    /// Memory of all windows.
+    /// Returns the memory of all windows.
     pub(crate) fn memory_bytes(&self) -> usize {
         self.state.lock().bytes
     }
@@ -123,7 +122,7 @@ impl Passes {
         self.freed.notify_all();
     }
 
-    /// A range has left a window.
+    /// Notes that a range has left a window.
     pub(crate) fn leave(&self, window: &ScanWindow) {
         if window.visitors.fetch_sub(1, Ordering::Relaxed) == 1 {
             self.freed.notify_all();
@@ -132,7 +131,7 @@ impl Passes {
 
     pub(super) fn insert(self: &Arc<Self>, window: Arc<ScanWindow>) {
         window.touch(self.now_ms());
-        // The first window is small and perhaps the only one: threads are not worth waking.
+        // The first window is small and perhaps the only one: not worth waking threads.
         let reads = match window.id.number {
             0 => 0,
             _ => window.work().map_or(0, |plan| plan.read_count()),
@@ -158,7 +157,7 @@ impl Passes {
         Room::Made
     }
 
-    /// Gets threads to work, as many as are worth it. Without any, ranges load for themselves.
+    /// Wakes or starts threads, as many as the reads are worth. Without threads, ranges load for themselves.
     fn wake(self: &Arc<Self>, state: &mut MutexGuard<'_, Windows>, reads: usize) {
         let wanted = (reads / READS_A_THREAD).min(self.threads_max);
         for _ in 0..wanted.min(state.idle) {
@@ -178,7 +177,7 @@ impl Passes {
         }
     }
 
-    /// What a thread does: load whatever is to be loaded, oldest first.
+    /// Main loop of a thread: loads the planned windows, oldest first.
     fn run(&self) {
         let mut buf = ReadBuf::default();
         let mut state = self.state.lock();
@@ -217,12 +216,12 @@ impl Passes {
 
 impl Windows {
     pub(super) fn find(&self, audience: &Audience, position: &Cut) -> Option<Arc<ScanWindow>> {
-        // The newest first: it is the one most others are near.
+        // The newest first: most ranges are near it.
         let mut newest = self.windows.iter().rev();
         newest.find(|window| window.serves(audience, position)).cloned()
     }
 
-    /// A window that all ranges of its pass have left behind.
+    /// Returns a window that all ranges of its pass have left behind.
     fn unneeded(&self) -> Option<usize> {
         self.windows.iter().position(|window| {
             let is_needed_by = |other: &Arc<ScanWindow>| {
@@ -234,7 +233,7 @@ impl Windows {
         })
     }
 
-    /// The window that was not touched for the longest time, if not after `before_ms`.
+    /// Returns the window that was not touched for the longest time, unless that was after `before_ms`.
     fn stale(&self, before_ms: u64) -> Option<usize> {
         let touched = |at: &usize| self.windows[*at].touched_ms.load(Ordering::Relaxed);
         (0..self.windows.len())
@@ -243,7 +242,7 @@ impl Windows {
             .filter(|at| touched(at) <= before_ms)
     }
 
-    /// Keeps spare buffers as far as they fit into the budget with everything else.
+    /// Keeps spare buffers as far as they fit into the budget.
     pub(super) fn take_back(&mut self, spares: Vec<Vec<u8>>, budget: usize) {
         let mut free = budget.saturating_sub(self.bytes);
         let fits = |spare: &Vec<u8>| {

@@ -1,8 +1,8 @@
-//! The reads that fill a window, and doing them.
+//! The reads that fill a window, and their execution.
 //!
-//! Locations are sorted in disk order, and neighbours are fetched by one read: reading over a gap of
-//! [`GAP_LEN_MAX`] costs less than another request. A planned read is done by a thread of the store,
-//! or a range that would otherwise wait.
+//! Locations are sorted in disk order, and neighbours are fetched by one read: reading over a gap of [`GAP_LEN_MAX`]
+//! costs less than another request. A planned read is executed by a thread of the store, or by a range that would
+//! otherwise wait.
 
 use super::block::Block;
 use parking_lot::{Mutex, RwLock};
@@ -14,12 +14,12 @@ use tierce_storage::location::{Location, SegmentId};
 use tierce_storage::segment::file::{Segment, Segments};
 use tierce_storage::segment::record::Record;
 
-/// Unwanted bytes that are read to save a request. A request costs a fast disk about as much as
-/// 10 KiB, and buffered reads leave the gap in the page cache, where a later window finds it.
+/// Maximum gap of unwanted bytes that is read to save a request. On a fast disk a request costs about as much as 10
+/// KiB, and buffered reads leave the gap in the page cache, where a later window finds it.
 const GAP_LEN_MAX: u64 = 16 << 10;
-/// A read does not become longer by joining. Disks reach their full speed at a quarter of this.
+/// Maximum length of a joined read. Disks reach their full speed at a quarter of this.
 const READ_LEN_MAX: u64 = 512 << 10;
-/// Ranges only help as long as fewer are at it: each needs a buffer.
+/// Ranges help only while fewer threads than this are reading: each needs a buffer.
 const HELPERS_MAX: usize = 8;
 /// The reads of a window and the blocks they fill.
 pub(crate) struct Plan {
@@ -27,15 +27,15 @@ pub(crate) struct Plan {
     wanted: Vec<Wanted>,
     reads: Vec<PlannedRead>,
     segments: Vec<Arc<Segment>>,
-    /// What the view may see at most, all numbers without one.
+    /// Highest sequence number that the view may see; the maximum without a view.
     seq_max: u64,
     next: AtomicUsize,
     left: AtomicUsize,
-    /// Threads that are taking reads.
+    /// Threads that are executing reads.
     workers: AtomicUsize,
 }
 
-/// A record and where it goes.
+/// A record and its destination.
 #[derive(Clone, Copy)]
 struct Wanted {
     location: Location,
@@ -52,19 +52,19 @@ struct PlannedRead {
     len: u32,
 }
 
-/// What doing a read came to.
+/// Result of executing a read.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum Progress {
     Done,
-    /// The last read that was missing is done.
+    /// The last missing read is done.
     Complete,
     /// All reads are taken, perhaps not done yet.
     NothingLeft,
 }
 
 impl Plan {
-    /// Plans to load the records of some blocks. Those longer than `record_len_max` are left to
-    /// the ranges, which so need not share memory for them.
+    /// Plans to load the records of some blocks. Records longer than `record_len_max` are left to the ranges, which
+    /// then need not share memory for them.
     pub(crate) fn new(
         segments: &RwLock<Segments>,
         blocks: Vec<Block>,
@@ -98,12 +98,12 @@ impl Plan {
         self.reads.len()
     }
 
-    /// Whether there are reads that are not taken yet.
+    /// Returns true if some reads are not taken yet.
     pub(crate) fn has_work(&self) -> bool {
         self.next.load(Ordering::Relaxed) < self.reads.len()
     }
 
-    /// Does reads until none is left to take.
+    /// Executes reads until none is left to take.
     pub(crate) fn work(&self, buf: &mut ReadBuf) -> Progress {
         self.workers.fetch_add(1, Ordering::Relaxed);
         loop {
@@ -117,12 +117,12 @@ impl Plan {
         }
     }
 
-    /// Whether one more range should help. Never refused by all: another is at it then.
+    /// Returns true if one more range should help. It is never refused by all: another thread is then reading.
     pub(crate) fn wants_help(&self) -> bool {
         self.has_work() && self.workers.load(Ordering::Relaxed) < HELPERS_MAX
     }
 
-    /// Takes a read and does it.
+    /// Takes a read and executes it.
     fn work_once(&self, buf: &mut ReadBuf) -> Progress {
         // Relaxed: the number only distributes work.
         let taken = self.next.fetch_add(1, Ordering::Relaxed);
@@ -134,7 +134,7 @@ impl Plan {
         }
     }
 
-    /// Does a read and fills in its records. What fails is left to the ranges.
+    /// Executes a read and fills in its records. Failed records are left to the ranges.
     fn do_read(&self, read: PlannedRead, buf: &mut ReadBuf) {
         let segment = &self.segments[read.segment as usize];
         let wanted = &self.wanted[read.first as usize..][..read.count as usize];
@@ -155,8 +155,7 @@ impl Plan {
     }
 }
 
-/// Finds the segments and the reads. Records of segments that compaction has taken out of use
-/// are left out.
+/// Finds the segments and the reads. Records of retired segments are left out.
 fn divide(all: &RwLock<Segments>, wanted: &[Wanted]) -> (Vec<Arc<Segment>>, Vec<PlannedRead>) {
     let mut numbers: HashMap<SegmentId, Option<u32>> = HashMap::new();
     let mut segments = Vec::new();

@@ -1,4 +1,4 @@
-//! From what a range needs to its window: one that is in memory, or a new one.
+//! Finds the window that a range needs in memory, or creates it.
 
 use super::block::Block;
 use super::copy::copy_leaf;
@@ -13,32 +13,32 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};
 
-/// How long a range waits for memory at most.
+/// Maximum time that a range waits for memory.
 pub(super) const WAIT_MAX: Duration = Duration::from_secs(1);
-/// How long it sleeps before it looks again.
+/// Interval at which it checks again.
 const WAIT_STEP: Duration = Duration::from_millis(10);
 /// Memory of the first window of a pass.
 const FIRST_BYTES: usize = 64 << 10;
-/// How much larger the next window is.
+/// Growth factor from one window to the next.
 pub(super) const GROWTH: usize = 4;
-/// Windows that are loaded ahead.
+/// Number of windows that are loaded ahead.
 const AHEAD: u64 = 2;
 
-/// What a range needs.
+/// The keys that a range needs.
 #[derive(Clone, Copy)]
 pub(crate) struct Request<'a> {
     pub(crate) store: &'a Store,
     pub(crate) view: Option<&'a View>,
     pub(crate) audience: Audience,
-    /// What the range has not met yet lies between these.
+    /// The keys that the range has not visited yet lie between these.
     pub(crate) lower: &'a Cut,
     pub(crate) upper: &'a Cut,
-    /// The window it comes from.
+    /// Window that the range comes from.
     pub(crate) after: Option<(WindowId, usize)>,
 }
 
 impl<'a> Request<'a> {
-    /// Where the range stands.
+    /// Returns the current position of the range.
     pub(crate) fn position(&self) -> &'a Cut {
         match self.audience.side {
             Side::Lower => self.lower,
@@ -48,8 +48,7 @@ impl<'a> Request<'a> {
 }
 
 impl Passes {
-    /// The window that a range finds its next keys in, which it is in from now on. `None` when
-    /// there are no more keys, or no memory.
+    /// Enters the window with the range's next keys. `None`: there are no more keys, or no memory.
     pub(crate) fn enter(self: &Arc<Self>, request: &Request<'_>) -> Option<Arc<ScanWindow>> {
         let begun = Instant::now();
         let size = self.next_size(request.after);
@@ -76,7 +75,7 @@ impl Passes {
         }
     }
 
-    /// Has what follows a window loaded, as far as there is room and the range will need it.
+    /// Plans the windows after this one, as far as there is memory and the range will need them.
     pub(crate) fn load_ahead(self: &Arc<Self>, window: &Arc<ScanWindow>, request: &Request<'_>) {
         if self.threads_max == 0 || window.id.number == 0 {
             return;
@@ -101,7 +100,7 @@ impl Passes {
         if let Some(there) = self.state.lock().find(&request.audience, request.position()) {
             return Some(there);
         }
-        // Another range is at it; one is enough.
+        // If another range is planning, that is enough.
         let _planning = self.planning.try_lock()?;
         let size = self.next_size(request.after);
         {
@@ -132,7 +131,8 @@ impl Passes {
 
     /// Copies keys from the index and plans to load their records.
     fn plan(&self, request: &Request<'_>, size: usize) -> Option<Arc<ScanWindow>> {
-        // Read before the index is: what was applied by then is seen. Acquire, so that it is.
+        // Read before the index: the copy contains every write applied by then. Acquire ensures
+        // that.
         let stamp = request.store.applied.load(Ordering::Acquire);
         let copied = copy(request, size);
         let (lower, upper) = match request.audience.side {
@@ -163,13 +163,13 @@ impl Passes {
 
 /// Keys copied for a window.
 struct Copied {
-    /// In the order of the keys.
+    /// In key order.
     runs: Vec<Run>,
-    /// How far they go, from where the range stands.
+    /// End of the copied keys, as seen from the range's position.
     end: Cut,
 }
 
-/// Copies keys until their records take `size`, or up to where another log's records begin: the
+/// Copies keys until their records take `size`, or up to the first record of another log. The
 /// records of one log lie together, so a window of one whole log is read from end to end.
 fn copy(request: &Request<'_>, size: usize) -> Copied {
     let side = request.audience.side;
@@ -181,7 +181,7 @@ fn copy(request: &Request<'_>, size: usize) -> Copied {
         let mut run = Run::default();
         copy_leaf(request.store, request.view, (&lower, &upper), side, &mut run);
         if run.len() == 0 {
-            // There is nothing up to the other end.
+            // There is no key up to the other end.
             std::mem::swap(&mut lower, &mut upper);
             break;
         }
@@ -193,7 +193,7 @@ fn copy(request: &Request<'_>, size: usize) -> Copied {
             };
             let (key, location) = run.get(at);
             let shard = request.store.home_shard(key);
-            // A log's worth of keys should not be divided among windows.
+            // The keys of one log should not be split between windows.
             if shard != std::mem::replace(&mut home, shard) && bytes >= size / 2 {
                 break;
             }
@@ -225,7 +225,7 @@ fn copy(request: &Request<'_>, size: usize) -> Copied {
     Copied { runs, end: if side == Side::Lower { lower } else { upper } }
 }
 
-/// Divides copied keys into blocks, and says how much memory they will take.
+/// Divides copied keys into blocks, and returns the memory they will take.
 fn blocks_of(
     runs: &[Run],
     lower: &Cut,

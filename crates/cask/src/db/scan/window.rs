@@ -9,19 +9,19 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 use tierce_storage::disk::span::ReadBuf;
 
-/// For whom a window is good.
+/// The ranges that a window is valid for.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) struct Audience {
     pub(crate) side: Side,
-    /// Number of the snapshot.
+    /// Sequence number of the snapshot.
     pub(crate) view: Option<u64>,
-    /// Of a window, how many writes had been applied when the index was copied; of a range, how
-    /// many had begun to be when it began.
+    /// For a window, the number of writes applied when the index was copied; for a range, the
+    /// number of writes begun when the range began.
     pub(crate) stamp: u64,
 }
 
 impl Audience {
-    /// Whether what was loaded for `self` is right for a range of `other`.
+    /// Returns true if a window loaded for `self` is valid for a range of `other`.
     fn includes(&self, other: &Audience) -> bool {
         self.side == other.side
             && self.view == other.view
@@ -29,25 +29,24 @@ impl Audience {
     }
 }
 
-/// A window, by pass and number.
+/// Identity of a window: pass and number.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) struct WindowId {
     pub(crate) pass: u64,
     pub(crate) number: u64,
 }
 
-/// A run of blocks. What a range holds of it costs no memory worth counting: the blocks can be
-/// taken away.
+/// A run of blocks. A range's reference to a window costs little memory: the blocks can be dropped.
 pub(crate) struct ScanWindow {
     pub(crate) audience: Audience,
     pub(crate) id: WindowId,
     pub(crate) lower: Cut,
     pub(crate) upper: Cut,
-    /// Memory it takes, as planned.
+    /// Planned memory.
     pub(crate) bytes: usize,
-    /// Ranges that are in it.
+    /// Number of ranges that are in it.
     pub(crate) visitors: AtomicUsize,
-    /// When a range last took a block, in milliseconds of the passes' clock.
+    /// Time at which a range last took a block, in milliseconds of the passes' clock.
     pub(crate) touched_ms: AtomicU64,
     phase: Mutex<Phase>,
     changed: Condvar,
@@ -60,7 +59,7 @@ enum Phase {
 }
 
 impl ScanWindow {
-    /// A window of at least one block.
+    /// Creates a window of at least one block.
     pub(crate) fn new(
         audience: Audience,
         id: WindowId,
@@ -88,7 +87,7 @@ impl ScanWindow {
         window
     }
 
-    /// Whether a range that is at `position` finds its next keys here.
+    /// Returns true if a range at `position` finds its next keys here.
     pub(crate) fn serves(&self, audience: &Audience, position: &Cut) -> bool {
         let is_inside = match audience.side {
             Side::Lower => self.lower <= *position && *position < self.upper,
@@ -97,7 +96,7 @@ impl ScanWindow {
         is_inside && self.audience.includes(audience)
     }
 
-    /// The plan, while it has work left.
+    /// Returns the plan, while it has work left.
     pub(crate) fn work(&self) -> Option<Arc<Plan>> {
         match &*self.phase.lock() {
             Phase::Loading(plan) if plan.has_work() => Some(plan.clone()),
@@ -105,14 +104,15 @@ impl ScanWindow {
         }
     }
 
-    /// Does reads of the plan until none is left to take.
+    /// Executes reads of the plan until none is left to take.
     pub(crate) fn load(&self, plan: &Plan, buf: &mut ReadBuf) {
         if plan.work(buf) == Progress::Complete {
             self.seal();
         }
     }
 
-    /// Turns what was loaded into blocks; called once, when no thread works on the plan any more.
+    /// Turns the loaded records into blocks; called once, when no thread works on the plan any
+    /// more.
     fn seal(&self) {
         let mut phase = self.phase.lock();
         if let Phase::Loading(plan) = &*phase {
@@ -124,7 +124,7 @@ impl ScanWindow {
         self.changed.notify_all();
     }
 
-    /// Helps loading, then waits until everything is there; `None` when it was taken away.
+    /// Helps loading, then waits until everything is loaded; `None` if the window was dropped.
     pub(crate) fn blocks<T>(
         &self,
         buf: &mut ReadBuf,
@@ -135,7 +135,7 @@ impl ScanWindow {
         }
         let mut phase = self.phase.lock();
         while matches!(*phase, Phase::Loading(_)) {
-            // A thread that has taken a read always does it.
+            // A thread that has taken a read always completes it.
             self.changed.wait(&mut phase);
         }
         match &*phase {
@@ -148,7 +148,7 @@ impl ScanWindow {
         matches!(*self.phase.lock(), Phase::Loading(_))
     }
 
-    /// Gives the blocks back, and the buffers of those that no range is in.
+    /// Drops the blocks, and returns the buffers of those that no range is in.
     pub(crate) fn clear(&self) -> Vec<Vec<u8>> {
         let old = std::mem::replace(&mut *self.phase.lock(), Phase::Gone);
         self.changed.notify_all();

@@ -2,7 +2,7 @@
 
 use std::cmp::Ordering;
 
-/// Scores that are looked at together: as many as fit in a line of the cache.
+/// Number of scores that are compared together: as many as fit in a cache line.
 const GROUP: usize = 8;
 
 /// The side of its entries that a point is on.
@@ -13,7 +13,7 @@ pub(in crate::sorted_set) enum Side {
 }
 
 impl Side {
-    /// Whether an entry that compares like this with the named one is before the point.
+    /// Returns true if an entry that compares like this with the named one is before the point.
     #[inline]
     pub(in crate::sorted_set) fn is_behind(self, entry: Ordering) -> bool {
         match self {
@@ -30,13 +30,13 @@ pub(in crate::sorted_set) enum Bound<'a> {
     Score(f64, Side),
     /// One entry.
     Entry(f64, &'a [u8], Side),
-    /// All entries with this member, whatever their score. Means something only where all scores are
-    /// equal; elsewhere it is some point.
+    /// All entries with this member, whatever their score. Meaningful only if all scores are equal; otherwise it is an
+    /// arbitrary point.
     Member(&'a [u8], Side),
 }
 
 impl Bound<'_> {
-    /// The number of a node's ordered entries before this point.
+    /// Returns the number of a node's ordered entries before this point.
     #[inline]
     pub(super) fn partition<'m>(
         &self,
@@ -50,7 +50,7 @@ impl Bound<'_> {
             }
             Bound::Entry(score, bytes, side) => {
                 let (lower, equal) = lower_and_equal(scores, score);
-                // Only equal scores make it necessary to follow handles.
+                // Handles are followed only for equal scores.
                 lower + partition_index(equal, |at| side.is_behind(member(lower + at).cmp(bytes)))
             }
             Bound::Member(bytes, side) => {
@@ -65,7 +65,7 @@ impl Bound<'_> {
 fn lower_and_equal(scores: &[f64], score: f64) -> (usize, usize) {
     let lower = count_before(scores, |other| other < score);
     match scores.get(lower) {
-        // Mostly there is one at most.
+        // Usually there is at most one.
         Some(next) if *next == score => {
             (lower, count_before(&scores[lower..], |other| other <= score))
         }
@@ -73,10 +73,11 @@ fn lower_and_equal(scores: &[f64], score: f64) -> (usize, usize) {
     }
 }
 
-/// Counts the scores in front of the first one for which `is_before` does not hold.
+/// Counts the scores before the first one for which `is_before` does not hold.
 ///
-/// Looks at the last one of each group up to the one that has it, and counts in that without branches. It does not
-/// halve: a processor goes on to the next group while it waits for one, where each step of a binary search waits.
+/// Compares the last score of each group up to the right one, and counts in that group without branches. It is no
+/// binary search: a processor continues with the next group while it waits for one, but each step of a binary search
+/// waits.
 #[inline]
 fn count_before(scores: &[f64], is_before: impl Fn(f64) -> bool) -> usize {
     let (groups, rest) = scores.as_chunks::<GROUP>();
@@ -88,7 +89,7 @@ fn count_before(scores: &[f64], is_before: impl Fn(f64) -> bool) -> usize {
     passed * GROUP + count as usize
 }
 
-/// The first index up to `len` for which `is_before` no longer holds.
+/// Returns the first index up to `len` for which `is_before` no longer holds.
 #[inline]
 fn partition_index(len: usize, is_before: impl Fn(usize) -> bool) -> usize {
     let (mut low, mut high) = (0, len);

@@ -4,13 +4,13 @@ use super::bound::{Bound, Side};
 use super::{Edge, Key, Node, NodeCounts, Route, slots};
 use crate::sorted_set::member::{Alias, Member};
 
-/// Children of a node: with the length they make 2048 bytes.
+/// Children of a node: with the length they take 2048 bytes.
 pub(super) const CAPACITY: usize = if cfg!(test) { 5 } else { 51 };
 
 /// The first `len` slots of all arrays are in use. For each child:
 /// - `counts` is the number of entries below it,
-/// - `scores` and `members` are its first entry, which lives because this is set again whenever
-///   another one becomes the first.
+/// - `scores` and `members` are its first entry, which is alive because these are updated whenever
+///   another entry becomes the first.
 pub(super) struct Inner {
     len: usize,
     scores: [f64; CAPACITY],
@@ -30,7 +30,7 @@ impl Inner {
         })
     }
 
-    /// A node above two, which becomes the root.
+    /// Creates a node above two, which becomes the root.
     pub(super) fn above(left: Node, right: Node) -> Box<Self> {
         let mut inner = Self::new();
         inner.put(0, left);
@@ -43,7 +43,7 @@ impl Inner {
         self.len
     }
 
-    /// The number of entries below this node.
+    /// Returns the number of entries below this node.
     pub(super) fn count(&self) -> usize {
         self.counts[..self.len].iter().sum()
     }
@@ -62,12 +62,13 @@ impl Inner {
         self.children[at].as_mut().expect("slots below the length are in use")
     }
 
-    /// The children, if there is one only.
+    /// Returns the child, if there is only one.
     pub(super) fn only_child(&mut self) -> Option<Node> {
         if self.len == 1 { self.children[0].take() } else { None }
     }
 
-    /// The child that contains a point, and the number of entries in the children before it.
+    /// Returns the child that contains a point, and the number of entries in the children before
+    /// it.
     ///
     /// A point between two children counts as the end of the first.
     #[inline]
@@ -83,14 +84,14 @@ impl Inner {
         })
     }
 
-    /// The child that contains an entry, or would.
+    /// Returns the child that contains an entry, or would contain it.
     #[inline]
     fn child_of(&self, score: f64, bytes: &[u8]) -> usize {
         self.partition(&Bound::Entry(score, bytes, Side::After)).saturating_sub(1)
     }
 
-    /// The child that has the entry of a rank, and its rank there. Ranks beyond the end are in the
-    /// last child, and beyond the end there.
+    /// Returns the child that has the entry of a rank, and its rank there. Ranks beyond the end are
+    /// in the last child, beyond its end.
     #[inline]
     pub(super) fn child_of_rank(&self, rank: usize) -> (usize, usize) {
         let (mut at, mut rest) = (0, rank);
@@ -101,7 +102,7 @@ impl Inner {
         (at, rest)
     }
 
-    /// Adds a member. A full node gives away children to a new one, which comes behind it.
+    /// Adds a member. A full node moves children to a new one, which comes after it.
     pub(super) fn insert(
         &mut self,
         member: Member,
@@ -121,7 +122,7 @@ impl Inner {
         self.adopt(at + 1, new, edge)
     }
 
-    /// Takes in a child, and splits if there is no room.
+    /// Adds a child, and splits if there is no room.
     fn adopt(&mut self, at: usize, new: Node, edge: Edge) -> Option<Box<Inner>> {
         if self.len < CAPACITY {
             self.put(at, new);
@@ -147,7 +148,7 @@ impl Inner {
         self.len += 1;
     }
 
-    /// States again what the first entry of a child is.
+    /// Updates the first entry of a child.
     #[inline]
     fn refresh_first(&mut self, at: usize) {
         let first = self.child(at).first();
@@ -155,7 +156,7 @@ impl Inner {
         self.members[at] = Some(first.member);
     }
 
-    /// Takes out the member that a route leads to, if it is there and is to go.
+    /// Removes the member of a route, if it exists and is to be removed.
     pub(super) fn take(&mut self, route: &Route<'_>, nodes: &mut NodeCounts) -> Option<Member> {
         let (at, below) = match *route {
             Route::Rank(rank) => {
@@ -188,12 +189,12 @@ impl Inner {
         slots::remove_plain(&mut self.counts, self.len, at);
         let child = slots::remove(&mut self.children, self.len, at);
         self.len -= 1;
-        // No alias stays of a member that may go.
+        // No alias remains of a member that may be dropped.
         self.members[self.len] = None;
         child
     }
 
-    /// Joins a child that has become small with a neighbour, if what comes out is not full at once.
+    /// Joins a child that has become small with a neighbour, unless the result is full at once.
     fn merge_around(&mut self, at: usize, nodes: &mut NodeCounts) {
         let child = self.child(at);
         if child.len() > child.capacity() / 2 {
@@ -225,7 +226,7 @@ impl Inner {
         self.len = at;
     }
 
-    /// Moves all children to the end of the node in front of this one.
+    /// Moves all children to the end of the node before this one.
     pub(super) fn append_to(&mut self, left: &mut Self) {
         self.move_tail(0, left);
     }
@@ -233,7 +234,7 @@ impl Inner {
 
 #[cfg(test)]
 impl Inner {
-    /// Checks what is known of a child.
+    /// Checks the stored facts about a child.
     pub(super) fn check_child(&self, at: usize) {
         let (child, first) = (self.child(at), self.child(at).first());
         assert_eq!(self.counts[at], child.count());

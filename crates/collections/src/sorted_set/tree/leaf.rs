@@ -1,14 +1,13 @@
-//! A leaf: entries in order, their scores beside the handles of the members.
+//! A leaf: entries in order, with their scores and the handles of the members in two arrays.
 
 use super::bound::{Bound, Side};
 use super::{Edge, Key, Route, slots};
 use crate::sorted_set::member::Member;
 
-/// Entries of a leaf: with the length they make 1016 bytes, of an allocation of 1024.
+/// Entries of a leaf: with the length they take 1016 bytes, of an allocation of 1024.
 pub(super) const CAPACITY: usize = if cfg!(test) { 5 } else { 63 };
 
-/// Entries in the order of score and bytes; `scores[i]` is that of `members[i]`, which are the first
-/// `len`.
+/// Entries in the order of score and bytes; `scores[i]` is that of `members[i]`. The first `len` are in use.
 pub(in crate::sorted_set) struct Leaf {
     len: usize,
     scores: [f64; CAPACITY],
@@ -25,7 +24,7 @@ impl Leaf {
         self.len
     }
 
-    /// The entry at an index below the length.
+    /// Returns the entry at an index below the length.
     #[inline]
     pub(in crate::sorted_set) fn entry(&self, at: usize) -> (f64, &Member) {
         (self.scores[at], self.member(at))
@@ -45,7 +44,7 @@ impl Leaf {
         bound.partition(&self.scores[..self.len], |at| self.member(at).bytes())
     }
 
-    /// Adds a member. A full leaf gives away entries to a new one, which comes behind it.
+    /// Adds a member. A full leaf moves entries to a new one, which comes after it.
     pub(super) fn insert(&mut self, member: Member, edge: Edge) -> Option<Box<Leaf>> {
         let at = self.partition(&Bound::Entry(member.score(), member.bytes(), Side::Before));
         if self.len < CAPACITY {
@@ -69,7 +68,7 @@ impl Leaf {
         self.len += 1;
     }
 
-    /// Takes out the member that a route leads to, if it is there and is to go.
+    /// Removes the member of a route, if it exists and is to be removed.
     pub(super) fn take(&mut self, route: &Route<'_>) -> Option<Member> {
         let at = match *route {
             Route::Rank(rank) => rank,
@@ -93,8 +92,8 @@ impl Leaf {
         member
     }
 
-    /// Whether an entry stays where it is with another score, as far as one can see from here: at the
-    /// ends of the leaf one sees one neighbour only.
+    /// Returns true if an entry keeps its position with another score, as far as this leaf can tell: at its ends only
+    /// one neighbour is known.
     fn stays(&self, at: usize, bytes: &[u8], new: f64) -> bool {
         let point = Bound::Entry(new, bytes, Side::Before);
         let is_behind = |index: usize| {
@@ -114,7 +113,7 @@ impl Leaf {
         self.len = at;
     }
 
-    /// Moves all entries to the end of the leaf in front of this one.
+    /// Moves all entries to the end of the leaf before this one.
     pub(super) fn append_to(&mut self, left: &mut Self) {
         self.move_tail(0, left);
     }

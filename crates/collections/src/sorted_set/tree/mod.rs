@@ -1,11 +1,11 @@
 //! The order of a large sorted set: a counting B+ tree of its members by score and bytes.
 //!
-//! Every inner node knows the entry count below each child, so one descent finds the rank of an entry or the
-//! entry of a rank. A range is the ranks between two points. Leaves are not linked: a walk reaches the next leaf by
-//! its rank, one more descent for dozens of entries.
+//! Every inner node has the entry count below each child, so one descent finds the rank of an entry or the entry of a
+//! rank. A range is the ranks between two points. Leaves are not linked: a walk reaches the next leaf by its rank,
+//! with one more descent per dozens of entries.
 //!
 //! Scores are in arrays of their own, in inner nodes and leaves, so a search reads some cache lines of a node and
-//! follows a member's handle only where scores are equal.
+//! follows a member's handle only for equal scores.
 //!
 //! Nodes split when full; at the two ends of the tree the old node stays full, since scores often come in order.
 //! Neighbours are joined when both together are at most three quarters full.
@@ -30,25 +30,25 @@ struct Key {
 
 impl Key {
     fn of(score: f64, member: &Member) -> Self {
-        // SAFETY: keys are kept by the nodes above the leaf of the member only, and each of these
-        // sets its key again before the member leaves the tree.
+        // SAFETY: only the nodes above the member's leaf store keys, and each of these updates its key before the
+        // member leaves the tree.
         Self { score, member: unsafe { member.alias() } }
     }
 }
 
-/// The way to an entry that is to be removed.
+/// The path to an entry to be removed.
 #[derive(Clone, Copy)]
 enum Route<'a> {
     Rank(usize),
     Entry {
         score: f64,
         bytes: &'a [u8],
-        /// Another score, which it gets instead if its position remains the same.
+        /// A new score, set instead of removing the entry if its position remains the same.
         new: Option<f64>,
     },
 }
 
-/// Whether a node is the first or the last one of its level.
+/// Says if a node is the first or the last one of its level.
 #[derive(Clone, Copy)]
 struct Edge {
     first: bool,
@@ -56,12 +56,12 @@ struct Edge {
 }
 
 impl Edge {
-    /// The same for the child number `at` of `len`.
+    /// Returns the edge for the child number `at` of `len`.
     fn below(self, at: usize, len: usize) -> Self {
         Self { first: self.first && at == 0, last: self.last && at + 1 == len }
     }
 
-    /// How many slots of a full node stay in it when a new one comes to `at`.
+    /// Returns the number of slots that stay in a full node when a new one comes to `at`.
     fn split_at(self, at: usize, capacity: usize) -> usize {
         match at {
             0 if self.first => 0,
@@ -71,7 +71,7 @@ impl Edge {
     }
 }
 
-/// How many nodes there are, for the account of memory.
+/// Number of nodes, for memory accounting.
 #[derive(Debug, Default)]
 struct NodeCounts {
     leaves: usize,
@@ -79,7 +79,7 @@ struct NodeCounts {
 }
 
 impl NodeCounts {
-    /// A node is about to be dropped.
+    /// Notes that a node is about to be dropped.
     fn forget(&mut self, node: &Node) {
         match node {
             Node::Leaf(_) => self.leaves -= 1,
@@ -101,7 +101,7 @@ impl Node {
         }
     }
 
-    /// Entries in and below the node.
+    /// Returns the number of entries in and below the node.
     fn count(&self) -> usize {
         match self {
             Node::Leaf(leaf) => leaf.len(),
@@ -109,7 +109,7 @@ impl Node {
         }
     }
 
-    /// Slots in use.
+    /// Returns the number of slots in use.
     fn len(&self) -> usize {
         match self {
             Node::Leaf(leaf) => leaf.len(),
@@ -146,7 +146,7 @@ impl Node {
         }
     }
 
-    /// Moves all slots to the end of the node in front, which is of the same level and has room.
+    /// Moves all slots to the end of the node before, which is of the same level and has room.
     fn append_to(&mut self, left: &mut Node) {
         match (self, left) {
             (Node::Leaf(right), Node::Leaf(left)) => right.append_to(left),
@@ -157,7 +157,7 @@ impl Node {
 }
 
 pub(super) struct Tree {
-    /// None when the tree is empty. An inner root has two children at least.
+    /// `None` if the tree is empty. An inner root has at least two children.
     root: Option<Node>,
     nodes: NodeCounts,
     len: usize,
@@ -173,13 +173,13 @@ impl Tree {
         self.len
     }
 
-    /// The memory of all nodes, without the members.
+    /// Returns the memory of all nodes, without the members.
     pub(super) fn allocated_bytes(&self) -> usize {
         self.nodes.leaves * size_class(size_of::<Leaf>())
             + self.nodes.inners * size_class(size_of::<Inner>())
     }
 
-    /// Adds a member that is not there.
+    /// Adds a member that does not exist.
     pub(super) fn insert(&mut self, member: Member) {
         self.len += 1;
         let Some(root) = &mut self.root else {
@@ -197,12 +197,12 @@ impl Tree {
         }
     }
 
-    /// Takes out the member with this score and these bytes.
+    /// Removes the member with this score and these bytes, and returns it.
     pub(super) fn take(&mut self, score: f64, bytes: &[u8]) -> Option<Member> {
         self.take_by(&Route::Entry { score, bytes, new: None })
     }
 
-    /// Takes out the member of a rank.
+    /// Removes the member of a rank, and returns it.
     pub(super) fn take_at(&mut self, rank: usize) -> Option<Member> {
         self.take_by(&Route::Rank(rank))
     }
@@ -222,7 +222,7 @@ impl Tree {
         Some(member)
     }
 
-    /// Gives the member with this score and these bytes another score.
+    /// Changes the score of the member with this score and these bytes.
     pub(super) fn change(&mut self, score: f64, bytes: &[u8], new: f64) {
         let route = Route::Entry { score, bytes, new: Some(new) };
         if let Some(mut member) = self.take_by(&route) {
@@ -231,7 +231,7 @@ impl Tree {
         }
     }
 
-    /// The number of entries before a point.
+    /// Returns the number of entries before a point.
     #[inline]
     pub(super) fn rank(&self, bound: &Bound<'_>) -> usize {
         let Some(mut node) = self.root.as_ref() else { return 0 };
@@ -248,7 +248,7 @@ impl Tree {
         }
     }
 
-    /// The leaf that has the entry of a rank, and its index there.
+    /// Returns the leaf that has the entry of a rank, and its index there.
     #[inline]
     pub(super) fn leaf_at(&self, mut rank: usize) -> Option<(&Leaf, usize)> {
         if rank >= self.len {
@@ -269,7 +269,7 @@ impl Tree {
 
 #[cfg(test)]
 impl Tree {
-    /// Checks everything that must hold in every tree.
+    /// Checks all invariants of the tree.
     pub(super) fn check(&self) {
         let mut seen = NodeCounts::default();
         let count = self.root.as_ref().map_or(0, |root| check_node(root, &mut seen).1);
@@ -281,7 +281,7 @@ impl Tree {
     }
 }
 
-/// Checks a node; returns its depth and the entries below it.
+/// Checks a node. Returns its depth and the number of entries below it.
 #[cfg(test)]
 fn check_node(node: &Node, seen: &mut NodeCounts) -> (usize, usize) {
     match node {

@@ -4,18 +4,18 @@ use std::ops::Range;
 
 const WORD_LEN: usize = size_of::<u64>();
 
-/// Whether a bit is set; those behind the end are not.
+/// Returns true if a bit is set; bits beyond the end are not.
 pub(super) fn is_set(bytes: &[u8], bit: u64) -> bool {
     let byte = usize::try_from(bit / 8).ok().and_then(|at| bytes.get(at));
     byte.is_some_and(|byte| byte & mask(bit) != 0)
 }
 
-/// The bit within its byte.
+/// Returns the mask of a bit in its byte.
 pub(super) fn mask(bit: u64) -> u8 {
     0x80 >> (bit % 8)
 }
 
-/// How many bits of a range are set. The range lies within the bytes.
+/// Returns the number of set bits in a range, which lies within the bytes.
 pub(super) fn count(bytes: &[u8], range: Range<u64>) -> u64 {
     let Some((bytes, edges)) = cut(bytes, range) else { return 0 };
     let words = bytes.chunks_exact(WORD_LEN);
@@ -26,11 +26,11 @@ pub(super) fn count(bytes: &[u8], range: Range<u64>) -> u64 {
     words + u64::from(rest) - u64::from(outside)
 }
 
-/// The first bit of a range that is `wanted`. The range lies within the bytes.
+/// Returns the first bit of a range that is `wanted`. The range lies within the bytes.
 pub(super) fn find(bytes: &[u8], range: Range<u64>, wanted: bool) -> Option<u64> {
     let (start, end) = (range.start, range.end);
     let (bytes, edges) = cut(bytes, range)?;
-    // What is looked for is a one from here on.
+    // From here on, the wanted bit is a one.
     let flip = if wanted { 0 } else { u64::MAX };
     let first = (bytes[0] ^ flip as u8) & !edges.before;
     let base = start / 8 * 8;
@@ -42,7 +42,7 @@ pub(super) fn find(bytes: &[u8], range: Range<u64>, wanted: bool) -> Option<u64>
     Some(base + found).filter(|bit| *bit < end)
 }
 
-/// The first bit that is a one after all were xored with `flip`.
+/// Returns the first bit that is a one after all were xored with `flip`.
 fn first_one(bytes: &[u8], flip: u64) -> Option<u64> {
     let words = bytes.chunks_exact(WORD_LEN);
     let rest = words.remainder();
@@ -62,13 +62,13 @@ fn word(bytes: &[u8]) -> u64 {
     u64::from_be_bytes(bytes.try_into().expect("eight bytes"))
 }
 
-/// The bits of the first and the last byte that are outside of a range.
+/// Bits of the first and the last byte that are outside a range.
 struct Edges {
     before: u8,
     behind: u8,
 }
 
-/// The bytes that a range touches; `None` if it is empty.
+/// Returns the bytes that a range touches; `None` if it is empty.
 fn cut(bytes: &[u8], range: Range<u64>) -> Option<(&[u8], Edges)> {
     if range.is_empty() {
         return None;
@@ -80,7 +80,7 @@ fn cut(bytes: &[u8], range: Range<u64>) -> Option<(&[u8], Edges)> {
     Some((bytes, Edges { before, behind }))
 }
 
-/// How two bitmaps are combined.
+/// Operation that combines two bitmaps.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Combine {
     And,
@@ -88,13 +88,13 @@ pub(super) enum Combine {
     Xor,
 }
 
-/// Combines a bitmap into another; the shorter one counts as filled up with zeros.
+/// Combines a bitmap into another. The shorter one is padded with zeros.
 pub(super) fn combine(result: &mut Vec<u8>, other: &[u8], combine: Combine) {
     if other.len() > result.len() {
         result.resize(other.len(), 0);
     }
     let (overlap, beyond) = result.split_at_mut(other.len());
-    // Loops that are as plain as these become vector instructions.
+    // Such simple loops are compiled to vector instructions.
     let each = overlap.iter_mut().zip(other);
     match combine {
         Combine::And => {

@@ -53,7 +53,7 @@ pub(super) static COMMANDS: &[Defined] = &[
         ),
 ];
 
-/// What positions count.
+/// Unit of positions.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Unit {
     Byte,
@@ -70,7 +70,7 @@ impl Unit {
     }
 }
 
-/// A part of a string. Negative positions count from the end.
+/// A range of a string. Negative positions count from the end.
 #[derive(Clone, Copy)]
 struct RangeArgument {
     start: i64,
@@ -81,7 +81,7 @@ struct RangeArgument {
 impl RangeArgument {
     const ALL: Self = Self { start: 0, end: None, unit: Unit::Byte };
 
-    /// The bits of it in a string of `len` bytes.
+    /// Returns its bits in a string of `len` bytes.
     fn bits(self, len: usize) -> Range<u64> {
         let total = if self.unit == Unit::Bit { len as i64 * 8 } else { len as i64 };
         let position = |at: i64| if at < 0 { at.saturating_add(total).max(0) } else { at };
@@ -108,7 +108,7 @@ fn bit_count(ctx: &mut Context<'_, '_>, [key]: [&[u8]; 1], options: Rest<'_>) ->
         _ => return Err(CommandError::SYNTAX),
     };
     ctx.read_string(key, |bytes, reply| {
-        // Clamped to the first byte, both ends would be there.
+        // After clamping, both ends would be at the first byte.
         let is_backward = part.start < 0 && part.end.is_some_and(|end| end < part.start);
         let count = match bytes {
             Some(bytes) if !is_backward => bits::count(bytes, part.bits(bytes.len())),
@@ -133,12 +133,12 @@ fn bit_pos(ctx: &mut Context<'_, '_>, [key, bit]: [&[u8]; 2], options: Rest<'_>)
     let end = options.get(1).map(integer).transpose()?;
     ctx.read_string(key, |bytes, reply| {
         let Some(bytes) = bytes else {
-            // Zeros without end.
+            // The string counts as endless zeros.
             return reply.int(if wanted { -1 } else { 0 });
         };
         let range = RangeArgument { start, end, unit }.bits(bytes.len());
         let found = bits::find(bytes, range.clone(), wanted);
-        // Without an end the string continues with zeros.
+        // Without an end argument, the string continues with zeros.
         let behind = (!wanted && end.is_none() && !range.is_empty()).then_some(range.end);
         reply.int(found.or(behind).map_or(-1, |bit| bit as i64));
     })

@@ -49,7 +49,7 @@ pub(super) static COMMANDS: &[Defined] = &[
         ),
 ];
 
-/// Where an integer stands, and how.
+/// Position and type of an integer.
 #[derive(Clone, Copy, Debug)]
 struct Field {
     offset: u64,
@@ -80,22 +80,23 @@ impl Field {
         Ok(Self { offset, bits, is_signed })
     }
 
-    /// The bytes it touches.
+    /// Returns the bytes that it touches.
     fn bytes(self) -> std::ops::Range<u64> {
         self.offset / 8..(self.offset + u64::from(self.bits)).div_ceil(8)
     }
 
-    /// How far its lowest bit is from the end of those bytes.
+    /// Returns the number of bits between it and the end of those bytes.
     fn shift(self) -> u32 {
         (self.bytes().end * 8 - self.offset) as u32 - self.bits
     }
 
-    /// Its bits, in the lowest ones.
+    /// Returns a mask of its length, in the lowest bits.
     fn mask(self) -> u128 {
         (1 << self.bits) - 1
     }
 
-    /// The bytes it touches, as one number; those behind the end of the string are zero.
+    /// Returns the bytes that it touches as one number. Bytes beyond the end of the string are
+    /// zero.
     fn window(self, string: &[u8]) -> u128 {
         let each = |at: u64| usize::try_from(at).ok().and_then(|at| string.get(at)).copied();
         self.bytes().fold(0, |window, at| window << 8 | u128::from(each(at).unwrap_or(0)))
@@ -105,14 +106,14 @@ impl Field {
         self.wrapped((window >> self.shift()) as i128)
     }
 
-    /// What is left of a value in this many bits.
+    /// Truncates a value to this many bits.
     fn wrapped(self, value: i128) -> i128 {
         let bits = value & self.mask() as i128;
         let is_negative = self.is_signed && bits >> (self.bits - 1) & 1 == 1;
         if is_negative { bits - (1 << self.bits) } else { bits }
     }
 
-    /// The least and the greatest value.
+    /// Returns the least and the greatest value.
     fn limits(self) -> (i128, i128) {
         if self.is_signed {
             (-(1 << (self.bits - 1)), (1 << (self.bits - 1)) - 1)
@@ -122,7 +123,7 @@ impl Field {
     }
 }
 
-/// What happens to a value that does not fit.
+/// Policy for a value that does not fit.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Overflow {
     Wrap,
@@ -145,11 +146,11 @@ struct Operation {
 }
 
 impl Operation {
-    /// The value that is to be stored; `None` if it does not fit and the operation fails then.
+    /// Returns the value to store; `None` if it does not fit and the operation fails.
     fn target(self, present: i128) -> Option<i128> {
         let (wanted, overflow) = match self.action {
             Action::Get => return Some(present),
-            // An unsigned field takes a negative value for a large one.
+            // An unsigned field reads a negative value as a large one.
             Action::Set(value, overflow) if self.field.is_signed => (value.into(), overflow),
             Action::Set(value, overflow) => ((value as u64).into(), overflow),
             Action::Increment(by, overflow) => (present + i128::from(by), overflow),
@@ -211,14 +212,14 @@ fn bit_field(ctx: &mut Context<'_, '_>, [key]: [&[u8]; 1], operations: Rest<'_>)
     let present_len = present.map_or(0, |value| value.len() as u64);
     let longer = len.filter(|len| *len > present_len);
     if let Some(len) = longer {
-        // There is room for all of them from the beginning on.
+        // The string gets its final length first.
         db.set_range(key, len - 1, &[0])?;
     }
     let written = run(&mut db, key, reply, &operations)?;
     if written == Written::Other || (written == Written::Same && longer.is_some()) {
         db.event(Event::SetBit, key);
     } else if longer.is_some() {
-        // All that would have overflowed was refused.
+        // All operations that would have overflowed were refused.
         db.event(Event::BitField, key);
     }
     Ok(())
@@ -237,19 +238,19 @@ fn bit_field_ro(ctx: &mut Context<'_, '_>, [key]: [&[u8]; 1], operations: Rest<'
     Ok(())
 }
 
-/// What operations have done to the bits.
+/// Effect of operations on the bits, in ascending order.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 enum Written {
     /// They were not written.
     Nothing,
-    /// They are as before.
+    /// They were written and are unchanged.
     Same,
-    /// They are others.
+    /// They were written and have changed.
     Other,
 }
 
-/// Runs operations on a string that is known to be one, if it is there. Only the bytes of a field are
-/// read and written. Returns the most that one of them has done.
+/// Runs operations on a key that is a string or absent. Only the bytes of a field are read and
+/// written. Returns the largest effect of an operation.
 fn run(
     db: &mut Db<'_>,
     key: Key<'_>,

@@ -41,7 +41,7 @@ pub(super) static COMMANDS: &[Defined] = &[Defined::new("bitop", Group::Bitmap, 
         "#,
     )];
 
-/// What is done with the bits.
+/// Operation on the bits.
 #[derive(Clone, Copy)]
 enum Operation {
     Not,
@@ -103,7 +103,7 @@ fn bit_op(
                 db.event(Event::Del, *target);
             }
         } else {
-            // A large one becomes the value as it is.
+            // A large result becomes the value without a copy.
             db.set(*target, NewString::computed(&Arc::new(result)), Expiry::Never)?;
             db.event(Event::Set, *target);
         }

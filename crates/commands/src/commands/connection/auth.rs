@@ -1,4 +1,4 @@
-//! AUTH and HELLO: who the client is and which protocol it speaks.
+//! AUTH and HELLO: authentication and the protocol version.
 
 use tierce_wire::number;
 use tierce_wire::resp::{Proto, Rest};
@@ -80,7 +80,7 @@ fn auth(ctx: &mut Context<'_, '_>, arguments: Rest<'_, 1>) -> Done {
 }
 
 fn authenticate(ctx: &mut Context<'_, '_>, user: &[u8], password: &[u8]) -> Done {
-    // What runs in EXEC cannot wait.
+    // A command in EXEC cannot wait.
     let (guesses, host) = (&ctx.kernel.acl.guesses, ctx.caller.client.host());
     if ctx.is_within() && guesses.delay_ms(host, user, ctx.now_ms) > 0 {
         return Err(CommandError::new(
@@ -101,7 +101,7 @@ fn authenticate(ctx: &mut Context<'_, '_>, user: &[u8], password: &[u8]) -> Done
     Err(CommandError::WRONG_PASS)
 }
 
-/// What HELLO asks for; nothing takes effect unless all of it can.
+/// Arguments of HELLO. Nothing takes effect unless all of them can.
 struct Handshake<'a> {
     proto: Option<Proto>,
     auth: Option<(&'a [u8], &'a [u8])>,
@@ -139,7 +139,7 @@ impl<'a> Handshake<'a> {
     }
 }
 
-/// A client's name, which must not upset the lines of `CLIENT LIST`.
+/// Checks a client's name, which must not break the lines of `CLIENT LIST`.
 pub(super) fn clean_name(name: &[u8]) -> Result<String, CommandError> {
     Identity::clean(name).ok_or(CommandError::new(
         "ERR Client names cannot contain spaces, newlines or special characters.",
@@ -151,7 +151,7 @@ fn hello(ctx: &mut Context<'_, '_>, options: Rest<'_>) -> Done {
     if let Some((user, password)) = handshake.auth {
         authenticate(ctx, user, password)?;
     }
-    // The password may be gone since the client came.
+    // The password may have been removed since the client connected.
     ctx.caller.authenticated |= ctx.kernel.is_open();
     if !ctx.caller.authenticated {
         return Err(CommandError::new(

@@ -100,7 +100,7 @@ fn ping(ctx: &mut Context<'_, '_>, message: Rest<'_>) -> Done {
         return Err(CommandError::arity(ctx.name()));
     }
     match message.get(0) {
-        // Clients that read messages expect nothing but arrays.
+        // Subscribed clients expect only arrays.
         message if ctx.caller.reads_messages_only() => {
             ctx.reply.array(2);
             ctx.reply.bulk(b"pong");

@@ -390,7 +390,7 @@ fn kill(ctx: &mut Context<'_, '_>, arguments: Rest<'_, 1>) -> Done {
     Ok(())
 }
 
-/// Ends a connection; the caller's own one after this reply.
+/// Closes a connection. The caller's own connection closes after this reply.
 fn end(ctx: &mut Context<'_, '_>, victim: &Client) {
     victim.set(ClientFlags::CLOSING, true);
     if victim.id == ctx.caller.client.id {
@@ -420,7 +420,7 @@ fn accept_nb(ctx: &mut Context<'_, '_>, [state]: [&[u8]; 1]) -> Done {
     Ok(())
 }
 
-/// What is not named is as the server has it.
+/// Sets the durability of this client. Unnamed options get the server's values.
 fn durability(ctx: &mut Context<'_, '_>, [first]: [&[u8]; 1], rest: Rest<'_>) -> Done {
     let (mut here, mut at_replicas) = (None, None);
     for word in std::iter::once(first).chain(rest.as_args().iter()) {
@@ -443,7 +443,7 @@ fn durability(ctx: &mut Context<'_, '_>, [first]: [&[u8]; 1], rest: Rest<'_>) ->
     Ok(())
 }
 
-/// What is not known is left out: it may be of a later version.
+/// Records capabilities. Unknown ones are ignored, since they may be of a later version.
 fn capa(ctx: &mut Context<'_, '_>, [first]: [&[u8]; 1], rest: Rest<'_>) -> Done {
     let mut all = std::iter::once(first).chain(rest.as_args().iter());
     if all.any(|name| name.eq_ignore_ascii_case(b"redirect")) {

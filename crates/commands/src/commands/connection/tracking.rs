@@ -9,7 +9,7 @@ use crate::error::CommandError;
 use crate::pipeline::{Context, Done};
 use crate::pubsub::{Redirect, Subscriptions, Tracker, TrackingMode};
 
-/// What CLIENT TRACKING asks for.
+/// Arguments of CLIENT TRACKING.
 #[derive(Default)]
 struct Options<'a> {
     redirect: Option<Redirect>,
@@ -55,7 +55,7 @@ impl<'a> Options<'a> {
         Ok(())
     }
 
-    /// What becomes of them, if they go together and with what was asked for before.
+    /// Returns the resulting tracker, if the options fit together and with the current tracking.
     fn resolve(
         self,
         before: Option<&Subscriptions>,
@@ -101,14 +101,14 @@ impl<'a> Options<'a> {
     }
 }
 
-/// A client is told of a key once: none of its prefixes may begin with another one.
+/// Checks that no prefix begins with another one, so that clients get one message for a key.
 fn check_overlaps(before: Option<&Subscriptions>, prefixes: &[&[u8]]) -> Result<(), CommandError> {
     let overlapping = overlapping(prefixes);
     for (index, prefix) in prefixes.iter().enumerate() {
         if let Some(old) = before.and_then(|before| before.overlapping_prefix(prefix)) {
             return Err(overlap(prefix, "an existing", old));
         }
-        // With one of those before it would have been found there.
+        // An overlap with an earlier prefix was reported there.
         if overlapping[index]
             && let Some(other) =
                 prefixes[index + 1..].iter().find(|other| overlap_each_other(prefix, other))
@@ -123,7 +123,8 @@ fn overlap_each_other(one: &[u8], other: &[u8]) -> bool {
     one.starts_with(other) || other.starts_with(one)
 }
 
-/// Of each prefix, whether it overlaps with another one. In their order those that begin with one follow it.
+/// Returns for each prefix if it overlaps with another one. After sorting, prefixes follow those that they begin
+/// with.
 fn overlapping(prefixes: &[&[u8]]) -> Vec<bool> {
     let mut sorted: Vec<usize> = (0..prefixes.len()).collect();
     sorted.sort_by_key(|index| prefixes[*index]);
@@ -152,7 +153,7 @@ pub(super) fn track(ctx: &mut Context<'_, '_>, [state]: [&[u8]; 1], options: Res
     let pubsub = &ctx.kernel.pubsub;
     if on_off(state)? {
         if options.broadcast && ctx.kernel.loading.is_on() {
-            // All that is loaded would be told as changes.
+            // The loaded keys would all be sent as changes.
             return Err(CommandError::LOADING);
         }
         let (tracker, prefixes) = options.resolve(ctx.caller.subscriptions())?;
@@ -196,7 +197,7 @@ pub(super) fn get_redir(ctx: &mut Context<'_, '_>) -> Done {
     Ok(())
 }
 
-/// 0 for none, -1 for clients that do not track keys.
+/// Returns the redirection: 0 for none, -1 for clients that do not track keys.
 fn redirect_of(tracking: Option<&Tracking>) -> i64 {
     let redirect =
         |tracking: &Tracking| tracking.tracker.redirect.as_ref().map_or(0, |to| to.id as i64);
@@ -228,7 +229,7 @@ fn flags_of(tracker: Option<&Tracker>) -> Vec<&'static str> {
         TrackingMode::OptOut => Some("optout"),
         TrackingMode::Broadcast => Some("bcast"),
     });
-    // What CLIENT CACHING said is of no account to a mode that came after it.
+    // A flag of CLIENT CACHING does not apply to a mode that was set later.
     match tracker.mode {
         TrackingMode::OptIn if tracker.caching => flags.push("caching-yes"),
         TrackingMode::OptOut if tracker.caching => flags.push("caching-no"),

@@ -47,7 +47,7 @@ fn geoadd(ctx: &mut Context<'_, '_>, [key]: [&[u8]; 1], arguments: Rest<'_, 3>) 
     set_scores(ctx, key, options, &scored)
 }
 
-/// Takes in an option; `false` if it is none.
+/// Applies an option; returns `false` if the word is none.
 fn take(options: &mut AddOptions, word: &[u8]) -> bool {
     match word.to_ascii_lowercase().as_slice() {
         b"nx" => options.only_new = true,

@@ -3,7 +3,7 @@
 use super::distance::{EARTH_RADIUS, between, between_latitudes};
 use super::geohash::{Geohash, Move, Point, STEP_MAX};
 
-/// What a search covers. Lengths are metres.
+/// Shape of a search area. Lengths are metres.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub(super) enum Shape {
     Circle { radius: f64 },
@@ -17,10 +17,10 @@ pub(super) struct Area {
     pub(super) shape: Shape,
 }
 
-/// Half of the way around the map, in metres.
+/// Half of the width of the map, in metres.
 const MERCATOR_MAX: f64 = 20_037_726.37;
 
-/// The edges of an area, in degrees.
+/// Edges of an area, in degrees.
 struct Edges {
     west: f64,
     south: f64,
@@ -29,7 +29,7 @@ struct Edges {
 }
 
 impl Area {
-    /// The distance of a point from the centre, in metres, if it belongs to the area.
+    /// Returns the distance of a point from the centre, in metres, if it belongs to the area.
     pub(super) fn distance(&self, point: Point) -> Option<f64> {
         match self.shape {
             Shape::Circle { radius } => {
@@ -41,15 +41,15 @@ impl Area {
                 if north > height / 2.0 {
                     return None;
                 }
-                let beside = Point { longitude: self.centre.longitude, ..point };
-                let east = between(point, beside);
+                let same_latitude = Point { longitude: self.centre.longitude, ..point };
+                let east = between(point, same_latitude);
                 (east <= width / 2.0).then(|| between(self.centre, point))
             }
         }
     }
 
-    /// The cells that cover the area, in the order in which Redis looks at them: the one of the
-    /// centre and those around, as far as they are needed.
+    /// Returns the cells that cover the area, in the order in which Redis visits them: the cell of
+    /// the centre and the needed cells around it.
     pub(super) fn cells(&self) -> Vec<Geohash> {
         let edges = self.edges();
         let mut step = self.estimated_step();
@@ -65,7 +65,7 @@ impl Area {
         cells.distinct()
     }
 
-    /// How far the shape reaches north or south, and east or west, in metres.
+    /// Returns the reach of the shape in metres: north or south, and east or west.
     fn reach(&self) -> (f64, f64) {
         match self.shape {
             Shape::Circle { radius } => (radius, radius),
@@ -77,7 +77,7 @@ impl Area {
         let Point { longitude, latitude } = self.centre;
         let (height, width) = self.reach();
         let north = degrees(height / EARTH_RADIUS);
-        // Meridians are nearest to each other at the edge that is further from the equator.
+        // Meridians are closest at the edge that is further from the equator.
         let edge = if latitude < 0.0 { latitude - north } else { latitude + north };
         let east = degrees(width / EARTH_RADIUS / edge.to_radians().cos());
         Edges {
@@ -88,7 +88,7 @@ impl Area {
         }
     }
 
-    /// The step whose cells are about as large as the area.
+    /// Returns the step whose cells are about as large as the area.
     fn estimated_step(&self) -> u32 {
         let mut metres = match self.shape {
             Shape::Circle { radius } => radius,
@@ -104,7 +104,7 @@ impl Area {
             metres *= 2.0;
             step += 1;
         }
-        // So that the cells around the centre suffice mostly.
+        // Larger cells, so that those around the centre usually suffice.
         step -= 2;
         // Cells get narrow towards the poles.
         let latitude = self.centre.latitude.abs();
@@ -113,7 +113,7 @@ impl Area {
     }
 }
 
-/// Degrees, by the division that Redis makes, which rounds otherwise than `to_degrees`.
+/// Converts to degrees with the division of Redis, which rounds differently from `to_degrees`.
 fn degrees(radians: f64) -> f64 {
     radians / (std::f64::consts::PI / 180.0)
 }
@@ -136,7 +136,7 @@ const DIRECTIONS: [Direction; 9] = {
     ]
 };
 
-/// A cell and those around it, in the order of [`DIRECTIONS`]; `None` for what is left out.
+/// A cell and those around it, in the order of [`DIRECTIONS`]; `None` for omitted cells.
 struct Around([Option<Geohash>; 9]);
 
 impl Around {
@@ -149,7 +149,7 @@ impl Around {
         index.and_then(|index| self.0[index])
     }
 
-    /// Whether the area reaches beyond these cells somewhere.
+    /// Returns true if the area extends beyond these cells.
     fn is_exceeded_by(&self, edges: &Edges) -> bool {
         use Move::{Back, Forth, Stay};
         let cell = |direction| self.at(direction).map(Geohash::cell);
@@ -159,7 +159,7 @@ impl Around {
             || cell((Back, Stay)).is_some_and(|west| west.longitude.min > edges.west)
     }
 
-    /// Leaves out the cells beyond edges that are in the middle cell.
+    /// Omits the cells beyond edges that are in the middle cell.
     fn leave_out(&mut self, edges: &Edges) {
         let Some(middle) = self.0[0].map(Geohash::cell) else { return };
         for ((east, north), cell) in DIRECTIONS.into_iter().zip(&mut self.0) {
@@ -172,15 +172,16 @@ impl Around {
                 Move::Forth => middle.longitude.max > edges.east,
                 Move::Stay => false,
             };
-            // The cell with no bits at the first step would count as left out, too, but there none is.
+            // At the first step, the cell without bits would look omitted, too, but it is not used
+            // there.
             if is_beyond {
                 *cell = None;
             }
         }
     }
 
-    /// The cells that are there. With few steps some are the same; like Redis, this leaves out those
-    /// that follow each other, but for the second one.
+    /// Returns the present cells. With few steps some are equal. Like Redis, this omits consecutive
+    /// duplicates, except for the second cell.
     fn distinct(&self) -> Vec<Geohash> {
         let mut distinct: Vec<Geohash> = Vec::with_capacity(9);
         let mut previous = None;

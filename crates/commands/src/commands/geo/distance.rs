@@ -1,20 +1,20 @@
-//! Distances on earth, which is a sphere here.
+//! Distances on earth, treated as a sphere.
 
 use super::geohash::Point;
 
 /// Metres.
 pub(super) const EARTH_RADIUS: f64 = 6_372_797.560_856;
 
-/// The distance of two parallels, in metres.
+/// Returns the distance of two parallels, in metres.
 pub(super) fn between_latitudes(from: f64, to: f64) -> f64 {
     EARTH_RADIUS * (to.to_radians() - from.to_radians()).abs()
 }
 
-/// The distance of two points, in metres, by the haversine formula (Sinnott, "Virtues of the
-/// Haversine", 1984).
+/// Returns the distance of two points, in metres, by the haversine formula (Sinnott, "Virtues of
+/// the Haversine", 1984).
 pub(super) fn between(from: Point, to: Point) -> f64 {
     let east = ((to.longitude.to_radians() - from.longitude.to_radians()) / 2.0).sin();
-    // On one meridian there is less to compute.
+    // On one meridian a simpler formula suffices.
     if east == 0.0 {
         return between_latitudes(from.latitude, to.latitude);
     }
@@ -24,7 +24,7 @@ pub(super) fn between(from: Point, to: Point) -> f64 {
     2.0 * EARTH_RADIUS * square.sqrt().asin()
 }
 
-/// The metres of a unit.
+/// Returns the metres of a unit.
 pub(super) fn unit(name: &[u8]) -> Option<f64> {
     match name.to_ascii_lowercase().as_slice() {
         b"m" => Some(1.0),

@@ -1,11 +1,10 @@
 //! Geohashes: a position as a number.
 //!
-//! Either range, of latitudes and longitudes, is halved `step` times; each halving is a bit, 1 for the
-//! upper half. Bits of the longitude and of the latitude alternate, and the top bit is the first one of
-//! the longitude. The arithmetic is that of Redis, operation by operation, so that the bits are the
-//! same.
+//! The ranges of latitudes and longitudes are halved `step` times. Each halving is a bit, 1 for the upper half. Bits
+//! of longitude and latitude alternate; the top bit is the first one of the longitude. The arithmetic follows Redis
+//! operation by operation, so that the bits are equal.
 
-/// A place. Degrees.
+/// A position in degrees.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub(super) struct Point {
     pub(super) longitude: f64,
@@ -26,20 +25,20 @@ pub(super) struct Cell {
     pub(super) latitude: Degrees,
 }
 
-/// What scores are made of: the whole width of a square map in the projection of Mercator.
+/// Map of the scores: the whole width of a square map in the Mercator projection.
 pub(super) const MERCATOR: Cell = Cell {
     longitude: Degrees { min: -180.0, max: 180.0 },
     latitude: Degrees { min: -85.051_128_78, max: 85.051_128_78 },
 };
 
-/// What the texts that others call geohashes are made of.
+/// Map of the standard geohash texts.
 const STANDARD: Cell =
     Cell { longitude: MERCATOR.longitude, latitude: Degrees { min: -90.0, max: 90.0 } };
 
-/// The steps of a score.
+/// Steps of a score.
 pub(super) const STEP_MAX: u32 = 26;
 
-/// The bits of the latitude.
+/// Bits of the latitude.
 const EVEN: u64 = 0x5555_5555_5555_5555;
 
 impl Degrees {
@@ -47,13 +46,13 @@ impl Degrees {
         (self.min..=self.max).contains(&degrees)
     }
 
-    /// How far up in the range, in `1 << step` parts.
+    /// Returns the index of the part with this position, when the range is divided into `1 << step` parts.
     fn part(self, degrees: f64, step: u32) -> u32 {
         let offset = (degrees - self.min) / (self.max - self.min);
         (offset * (1u64 << step) as f64) as u32
     }
 
-    /// The range of such a part.
+    /// Returns the range of a part.
     fn of_part(self, part: u32, step: u32) -> Self {
         let (scale, parts) = (self.max - self.min, (1u64 << step) as f64);
         let edge = |part: f64| self.min + (part / parts) * scale;
@@ -71,14 +70,14 @@ impl Cell {
     }
 }
 
-/// A cell of the map, by the halvings that lead to it.
+/// A cell of the map, identified by its halvings.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct Geohash {
     pub(super) bits: u64,
     pub(super) step: u32,
 }
 
-/// Where one goes from a cell.
+/// Direction of a step from a cell to its neighbour.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Move {
     Back,
@@ -87,7 +86,7 @@ pub(super) enum Move {
 }
 
 impl Geohash {
-    /// The cell of a point on the map.
+    /// Returns the cell of a point on the map.
     pub(super) fn of(point: Point, step: u32) -> Self {
         Self::within(MERCATOR, point, step)
     }
@@ -98,12 +97,12 @@ impl Geohash {
         Self { bits: spread(latitude) | spread(longitude) << 1, step }
     }
 
-    /// The cell encoded by a score.
+    /// Returns the cell encoded by a score.
     pub(super) fn of_score(score: f64) -> Self {
-        /// From here on there is no such integer.
+        /// Scores from here on fit no such integer.
         const END: f64 = 18_446_744_073_709_551_616.0;
-        // Scores that are no geohashes are where a conversion by x86 processors puts them in Redis:
-        // what is negative by way of a signed number, what is too large at zero.
+        // Invalid scores give the same bits as the conversion by x86 processors in Redis: negative ones convert
+        // through a signed number, too large ones become zero.
         let bits = match score {
             ..0.0 => score as i64 as u64,
             0.0..END => score as u64,
@@ -112,12 +111,12 @@ impl Geohash {
         Self { bits, step: STEP_MAX }
     }
 
-    /// The score of this cell.
+    /// Returns the score of this cell.
     pub(super) fn score(self) -> f64 {
         self.bits as f64
     }
 
-    /// The rectangle on the map.
+    /// Returns the rectangle on the map.
     pub(super) fn cell(self) -> Cell {
         Cell {
             longitude: MERCATOR.longitude.of_part(gather(self.bits >> 1), self.step),
@@ -125,7 +124,7 @@ impl Geohash {
         }
     }
 
-    /// The middle of the cell.
+    /// Returns the middle of the cell.
     pub(super) fn point(self) -> Point {
         let cell = self.cell();
         Point {
@@ -134,13 +133,13 @@ impl Geohash {
         }
     }
 
-    /// The scores of all places in the cell: from the first to before the second.
+    /// Returns the range of scores of all positions in the cell; the end is exclusive.
     pub(super) fn scores(self) -> (f64, f64) {
         let shift = 2 * (STEP_MAX - self.step);
         ((self.bits << shift) as f64, ((self.bits + 1) << shift) as f64)
     }
 
-    /// An adjacent cell. The map wraps around.
+    /// Returns an adjacent cell. The map wraps around.
     pub(super) fn neighbour(self, east: Move, north: Move) -> Self {
         let all = (1u64 << (2 * self.step)) - 1;
         let longitude = moved(self.bits & !EVEN, !EVEN & all, EVEN & all, east);
@@ -148,31 +147,31 @@ impl Geohash {
         Self { bits: longitude | latitude, ..self }
     }
 
-    /// The text that others know as the geohash of the place.
+    /// Returns the standard geohash text of the position.
     pub(super) fn text(self) -> [u8; 11] {
         const ALPHABET: &[u8; 32] = b"0123456789bcdefghjkmnpqrstuvwxyz";
         let bits = Self::within(STANDARD, self.point(), STEP_MAX).bits;
         std::array::from_fn(|at| match 52_u32.checked_sub(5 * (at as u32 + 1)) {
             Some(shift) => ALPHABET[(bits >> shift & 31) as usize],
-            // There are bits for ten letters and a half.
+            // The bits fill ten and a half letters.
             None => ALPHABET[0],
         })
     }
 }
 
-/// Adds 1 to or subtracts it from a number in the bits of `own`, which have those of `other` between
-/// them. A place at the very end of the map has one bit more, and keeps it if nothing is moved.
+/// Adds 1 to, or subtracts it from, a number in the bits of `own`, which alternate with those of `other`. A position
+/// at the very end of the map has one bit more, and keeps it if it does not move.
 fn moved(number: u64, own: u64, other: u64, direction: Move) -> u64 {
     match direction {
         Move::Stay => number,
-        // What is between lets the carry through, and lends nothing.
+        // The bits between let the carry through, and must not borrow.
         Move::Forth => own & number.wrapping_add(other + 1),
         Move::Back => own & (number | other).wrapping_sub(other + 1),
     }
 }
 
-/// Puts the bits of a number on the even places (Anderson, "Bit Twiddling Hacks", interleave by binary
-/// magic numbers).
+/// Spreads the bits of a number to the even positions (Anderson, "Bit Twiddling Hacks", interleave by binary magic
+/// numbers).
 fn spread(number: u32) -> u64 {
     let mut bits = u64::from(number);
     for (shift, mask) in [
@@ -187,7 +186,7 @@ fn spread(number: u32) -> u64 {
     bits
 }
 
-/// The number whose bits are on the even places.
+/// Returns the number in the bits at even positions.
 fn gather(bits: u64) -> u32 {
     let mut bits = bits & EVEN;
     for (shift, mask) in [
@@ -221,7 +220,7 @@ mod tests {
         assert!((min..max).contains(&hash.score()));
     }
 
-    /// As redis-server 7.0 shows them.
+    /// Expected values are those of redis-server 7.0.
     #[test]
     fn scores_that_are_no_places_are_somewhere() {
         for (score, text) in [

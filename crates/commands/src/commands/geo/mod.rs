@@ -1,5 +1,5 @@
 //! Geospatial indexes. Positions are members of a sorted set, whose scores are geohashes of 52
-//! bits: neighbours on earth are mostly neighbours in the order of the set.
+//! bits: neighbours on earth are usually neighbours in the set.
 
 mod add;
 mod area;

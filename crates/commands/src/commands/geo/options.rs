@@ -1,4 +1,4 @@
-//! Coordinates and lengths, as clients write them.
+//! Coordinates and lengths as arguments.
 
 use tierce_wire::number::parse_f64;
 
@@ -18,12 +18,12 @@ pub(super) fn point([longitude, latitude]: [&[u8]; 2]) -> Result<Point, CommandE
     )))
 }
 
-/// The metres of a unit.
+/// Parses a unit and returns its metres.
 pub(super) fn metres(name: &[u8]) -> Result<f64, CommandError> {
     unit(name).ok_or(CommandError::new("ERR unsupported unit provided. please use M, KM, FT, MI"))
 }
 
-/// A length, which must be a number.
+/// Parses a length, which must be a number.
 pub(super) fn length(arg: &[u8], name: &str) -> Result<f64, CommandError> {
     parse_f64(arg).ok_or_else(|| CommandError::text(format!("ERR need numeric {name}")))
 }

@@ -79,21 +79,21 @@ fn place(set: &SortedSet, member: &[u8]) -> Option<Geohash> {
     set.score(member).map(Geohash::of_score)
 }
 
-/// A longitude and a latitude.
+/// Replies with longitude and latitude.
 pub(super) fn reply_point(reply: &mut Reply<'_>, point: Point) {
     reply.array(2);
     reply.double_text(&human(point.longitude));
     reply.double_text(&human(point.latitude));
 }
 
-/// A number with up to 17 decimals.
+/// Formats a number with up to 17 decimals.
 fn human(number: f64) -> String {
     let text = format!("{number:.17}");
     let text = text.trim_end_matches('0').trim_end_matches('.');
     if text == "-0" { "0".to_owned() } else { text.to_owned() }
 }
 
-/// A distance, as text in either version of the protocol.
+/// Replies with a distance, as text in either protocol version.
 pub(super) fn reply_distance(reply: &mut Reply<'_>, distance: f64) {
     reply.bulk(format!("{distance:.4}").as_bytes());
 }

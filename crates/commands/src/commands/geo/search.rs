@@ -226,25 +226,25 @@ fn around_member(
     run(ctx, key, None, |set| Query::around_member(place, Options::of(options), form, set))
 }
 
-/// Which options a command has.
+/// Form of a command, which determines its options.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Form {
     Search { stores: bool },
     Radius { may_store: bool },
 }
 
-/// In which order places are wanted.
+/// Order of the results.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Order {
     Nearest,
     Farthest,
 }
 
-/// The middle of what is searched.
+/// Centre of the search.
 #[derive(Debug, Clone, Copy)]
 enum Centre {
     Point(Point),
-    /// Where a member is; nowhere if there is no set.
+    /// Position of a member; none if there is no set.
     Member(Option<Point>),
 }
 
@@ -265,7 +265,7 @@ impl Centre {
     }
 }
 
-/// What is to be found, and what is to be said of it.
+/// Search and reply options.
 #[derive(Debug, Clone, Copy, Default)]
 struct Query<'a> {
     centre: Option<Centre>,
@@ -276,18 +276,18 @@ struct Query<'a> {
     with_hash: bool,
     with_point: bool,
     order: Option<Order>,
-    /// Places at most; 0 for all.
+    /// Maximum number of results; 0 for all.
     count: usize,
-    /// Whether any places will do.
+    /// True if any results will do, not only the nearest ones.
     any: bool,
-    /// The key that a GEORADIUS command names.
+    /// Destination key of a GEORADIUS command.
     store: Option<&'a [u8]>,
-    /// Whether distances are stored, and not places.
+    /// True if distances are stored instead of positions.
     stores_distances: bool,
 }
 
 impl<'a> Query<'a> {
-    /// The arguments behind the keys of GEOSEARCH and GEOSEARCHSTORE.
+    /// Parses the arguments after the keys of GEOSEARCH and GEOSEARCHSTORE.
     fn search(
         options: Options<'a>,
         stores: bool,
@@ -312,7 +312,7 @@ impl<'a> Query<'a> {
         query.check_any()
     }
 
-    /// GEORADIUS and GEORADIUS_RO.
+    /// Parses GEORADIUS and GEORADIUS_RO.
     fn around_point(
         [longitude, latitude, radius, unit]: [&[u8]; 4],
         options: Options<'a>,
@@ -324,7 +324,7 @@ impl<'a> Query<'a> {
         query.around(options, form)
     }
 
-    /// GEORADIUSBYMEMBER and GEORADIUSBYMEMBER_RO.
+    /// Parses GEORADIUSBYMEMBER and GEORADIUSBYMEMBER_RO.
     fn around_member(
         [member, radius, unit]: [&[u8]; 3],
         options: Options<'a>,
@@ -383,7 +383,7 @@ impl<'a> Query<'a> {
         Ok(())
     }
 
-    /// Takes in an option of one word; `false` if it is none.
+    /// Applies an option of one word; returns `false` if it is none.
     fn take_flag(&mut self, word: &[u8]) -> bool {
         match word {
             b"withdist" => self.with_distance = true,
@@ -397,7 +397,7 @@ impl<'a> Query<'a> {
         true
     }
 
-    /// Takes in an option with its values.
+    /// Applies an option with its values.
     fn take_option(
         &mut self,
         word: &[u8],
@@ -443,7 +443,7 @@ impl<'a> Query<'a> {
         Ok(())
     }
 
-    /// What is stored is places or distances, and no more.
+    /// Refuses options for reply details: only positions or distances can be stored.
     fn refuse_details(&self, what: &str) -> Done {
         if self.with_distance || self.with_hash || self.with_point {
             return Err(CommandError::text(format!(
@@ -460,12 +460,12 @@ impl<'a> Query<'a> {
         Ok(self)
     }
 
-    /// The places, in the order in which they are wanted, and not more of them than that.
+    /// Returns the search area, if centre and shape are known.
     fn area(&self) -> Option<Area> {
         Some(Area { centre: self.centre.and_then(Centre::point)?, shape: self.shape? })
     }
 
-    /// Weighs the members that [`Query::find`] looks at.
+    /// Weighs the members that [`Query::find`] visits.
     fn weigh(&self, scale: Scale, set: &SortedSet) -> Done {
         let cells = self.area().map(|area| area.cells()).unwrap_or_default();
         scale.weigh(cells.into_iter().map(|cell| ranks_of(set, cell).len()).sum())
@@ -486,7 +486,7 @@ impl<'a> Query<'a> {
                 }
             }
         }
-        // Some of many are the nearest ones, unless ANY is given.
+        // With COUNT, the nearest ones come first, unless ANY is given.
         let default = (self.count > 0 && !self.any).then_some(Order::Nearest);
         match self.order.or(default) {
             Some(Order::Nearest) => found.sort_by(|a, b| a.distance.total_cmp(&b.distance)),
@@ -520,7 +520,7 @@ impl<'a> Query<'a> {
         }
     }
 
-    /// A sorted set of what was found.
+    /// Creates a sorted set of the results.
     fn stored(&self, found: &[Found<'_>], limits: &PackedLimits) -> SortedSet {
         let mut made = SortedSet::new();
         let mut text = IntText::new();
@@ -533,23 +533,23 @@ impl<'a> Query<'a> {
     }
 }
 
-/// A place in the area.
+/// A result in the area.
 struct Found<'a> {
     member: Element<'a>,
     score: f64,
     point: Point,
-    /// From the centre, in metres.
+    /// Distance from the centre, in metres.
     distance: f64,
 }
 
-/// Searches the set `from` for what `parse` says, and replies with what is found, or stores it in `to` or the key
-/// that the options name.
-/// The ranks of the members in a cell.
+/// Returns the ranks of the members in a cell.
 fn ranks_of(set: &SortedSet, cell: Geohash) -> Range<usize> {
     let (min, max) = cell.scores();
     set.ranks_of_scores(ScoreBound::Included(min), ScoreBound::Excluded(max))
 }
 
+/// Searches the set `from` with the query of `parse`. Replies with the results, or stores them in `to` or the key of
+/// the options.
 fn run<'a>(
     ctx: &mut Context<'_, '_>,
     from: &[u8],

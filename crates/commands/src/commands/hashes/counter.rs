@@ -1,4 +1,4 @@
-//! HINCRBY and HINCRBYFLOAT: fields that are numbers. Their deadlines are kept.
+//! HINCRBY and HINCRBYFLOAT: numbers in fields. The fields keep their deadlines.
 
 use tierce_collections::{Hash, IntText};
 use tierce_keyspace::{Event, Missing};

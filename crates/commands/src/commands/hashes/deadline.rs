@@ -184,17 +184,17 @@ pub(super) static COMMANDS: &[Defined] = &[
         ),
 ];
 
-/// What became of a field, as a number.
+/// Numbers in the reply for each field.
 const NO_FIELD: i64 = -2;
 const NO_DEADLINE: i64 = -1;
 const CONDITION_NOT_MET: i64 = 0;
 const DONE: i64 = 1;
 const DELETED: i64 = 2;
 
-/// The last deadline a field can have: 2^46 - 1 milliseconds, like in Redis, more than 2,000 years.
+/// Last deadline of a field, as in Redis: 2^46 - 1 milliseconds, more than 2,000 years.
 const DEADLINE_MAX_MS: i64 = (1 << 46) - 1;
 
-/// When the time is set.
+/// Condition for setting the deadline.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Condition {
     Always,
@@ -215,7 +215,7 @@ impl Condition {
         })
     }
 
-    /// A field without a time to live counts as one that lives for ever.
+    /// Checks the condition. A field without a deadline counts as living for ever.
     fn holds(self, current: Option<i64>, at_ms: i64) -> bool {
         match self {
             Self::Always => true,
@@ -227,7 +227,7 @@ impl Condition {
     }
 }
 
-/// The names behind `FIELDS numfields`.
+/// Returns the names after `FIELDS numfields`.
 fn names_of(mut fields: Options<'_>, bad_count: CommandError) -> Result<Rest<'_>, CommandError> {
     if !fields.take("fields") {
         return Err(CommandError::new(
@@ -245,7 +245,7 @@ fn names_of(mut fields: Options<'_>, bad_count: CommandError) -> Result<Rest<'_>
     Ok(names)
 }
 
-/// When a time that was given comes.
+/// Converts a time argument to a deadline.
 fn deadline(arg: &[u8], form: TimeForm, now_ms: i64, command: &str) -> Result<i64, CommandError> {
     let value = integer(arg)?;
     if value < 0 {
@@ -271,7 +271,7 @@ fn expire(
     let bad_count = CommandError::new("ERR Parameter `numFields` should be greater than 0");
     let names = names_of(fields, bad_count)?;
     let condition = condition.unwrap_or(Condition::Always);
-    // All fields get the same deadline, so either all that are changed have it or all are gone.
+    // All fields get the same deadline, so either all changed ones keep it or all expire at once.
     let event = if at_ms <= ctx.now_ms { Event::HDel } else { Event::HExpire };
     edit_each(ctx, key, names, event, |hash, name, now_ms| {
         let Some(field) = hash.get(name, now_ms) else { return NO_FIELD };
@@ -304,7 +304,7 @@ fn persist(ctx: &mut Context<'_, '_>, [key]: [&[u8]; 1], fields: Rest<'_, 3>) ->
 const NUMBER_OF_FIELDS: CommandError =
     CommandError::new("ERR Number of fields must be a positive integer");
 
-/// Does something to each field, and replies with what became of it. If it was done to one, that is `event`.
+/// Edits each field, and replies with the results. If a field has changed, `event` is reported.
 fn edit_each(
     ctx: &mut Context<'_, '_>,
     key: &[u8],
@@ -353,7 +353,7 @@ fn time_left(
             Some(None) => NO_DEADLINE,
             Some(Some(at_ms)) => {
                 let ms = if form.base == TimeBase::Epoch { at_ms } else { at_ms - now_ms };
-                // Seconds are rounded up, unlike for keys.
+                // Seconds are rounded up here, but not for keys.
                 if form.unit == TimeUnit::Seconds { ms.saturating_add(999) / 1000 } else { ms }
             }
         });

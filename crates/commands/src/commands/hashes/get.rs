@@ -176,7 +176,7 @@ fn value_or_null(reply: &mut Reply<'_>, field: Option<FieldRef<'_>>) {
     }
 }
 
-/// What is shown of each field.
+/// Parts of each field in the reply.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Shown {
     Names,

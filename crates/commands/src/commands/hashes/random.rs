@@ -82,7 +82,7 @@ fn one(ctx: &mut Context<'_, '_>, key: &[u8]) -> Done {
     Ok(())
 }
 
-/// RESP2 has no pairs, so names and values come in turn there.
+/// Begins the reply. RESP2 has no pairs, so names and values alternate there.
 fn begin(reply: &mut Reply<'_>, fields: usize, with_values: bool) {
     let is_flat = with_values && reply.proto() == Proto::Resp2;
     reply.array(if is_flat { fields * 2 } else { fields });

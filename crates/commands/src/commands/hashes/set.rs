@@ -146,7 +146,7 @@ fn hdel(ctx: &mut Context<'_, '_>, [key]: [&[u8]; 1], fields: Rest<'_, 1>) -> Do
     let now_ms = ctx.now_ms;
     let (mut db, key, reply) = ctx.open(key);
     let removed = db.edit::<Hash, _, CommandError>(key, Missing::Skip, |hash| {
-        // A field whose deadline has come is not there: to remove it would be a change for those who watch the key.
+        // An expired field counts as absent: removing it would be a change to clients that watch the key.
         let may_be_due = hash.next_deadline_ms().is_some_and(|at| at <= now_ms);
         let mut deleted = 0;
         for name in fields.iter() {

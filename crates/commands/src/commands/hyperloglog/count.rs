@@ -84,7 +84,7 @@ pub(super) static COMMANDS: &[Defined] = &[
 fn pfadd(ctx: &mut Context<'_, '_>, [key]: [&[u8]; 1], elements: Rest<'_>) -> Done {
     let sparse_len_max = sparse_len_max(&ctx.kernel.config.settings());
     let (mut db, key, reply) = ctx.open(key);
-    // Most elements change nothing, once a counter has seen many.
+    // Once a counter has seen many elements, most new ones change nothing.
     let changes = read_to_change(&mut db, key, |bytes| {
         for element in elements.iter() {
             if hyperloglog::would_change(bytes, element)? {
@@ -120,7 +120,7 @@ fn pfcount(ctx: &mut Context<'_, '_>, keys: Rest<'_, 1>) -> Done {
             let before = copy(&mut db, key)?.expect("it was there, and is locked");
             let mut counter = before.clone();
             let count = counter.count().map_err(refused)?;
-            // The estimate is kept in the string.
+            // The string caches the estimate.
             store(&mut db, key, Some(&before.into_bytes()), counter)?;
             db.event(Event::PfCount, key);
             count
@@ -130,7 +130,7 @@ fn pfcount(ctx: &mut Context<'_, '_>, keys: Rest<'_, 1>) -> Done {
     Ok(())
 }
 
-/// All registers of some counters, each the highest, and whether one of them is dense.
+/// Returns the maximum of all registers of some counters, and whether one of them is dense.
 fn united(
     guard: &mut Guard<'_, '_>,
     db: DbIndex,
@@ -159,7 +159,7 @@ fn pfmerge(ctx: &mut Context<'_, '_>, [destination]: [&[u8]; 1], sources: Rest<'
     let sparse_len_max = sparse_len_max(&ctx.kernel.config.settings());
     let target = ctx.kernel.keyspace.key(destination);
     check_len(target)?;
-    // What the destination holds already is merged as well.
+    // The current value of the destination is merged as well.
     let keys = ctx.keys(std::iter::once(destination).chain(sources.iter()));
     let (registers, has_dense) = united(&mut ctx.guard, ctx.caller.db, &keys, ctx.now_ms)?;
     let mut db = ctx.guard.db(ctx.caller.db, target.hash(), ctx.now_ms);

@@ -1,4 +1,4 @@
-//! PFDEBUG, PFSELFTEST: what a HyperLogLog looks like inside.
+//! PFDEBUG, PFSELFTEST: internals of a HyperLogLog.
 
 use tierce_collections::hyperloglog::{self, Encoding, HyperLogLog, REGISTERS};
 
@@ -48,7 +48,7 @@ fn pfdebug(ctx: &mut Context<'_, '_>, [subcommand, key]: [&[u8]; 2]) -> Done {
     let counter = copy(&mut db, key)?.ok_or(MISSING)?;
     match subcommand.to_ascii_lowercase().as_slice() {
         b"getreg" => {
-            // Redis makes it dense here, without being asked to.
+            // As a side effect, Redis converts it to dense here.
             let mut registers = Box::new([0; REGISTERS]);
             read(&mut db, key, |bytes| hyperloglog::raise_all(bytes, &mut registers))?;
             reply.array(REGISTERS);
@@ -80,11 +80,11 @@ fn pfdebug(ctx: &mut Context<'_, '_>, [subcommand, key]: [&[u8]; 2]) -> Done {
     Ok(())
 }
 
-/// Whether estimates are as good as they should be, and a sparse counter sees what a dense one does.
+/// Checks the accuracy of estimates, and that sparse and dense counters agree.
 fn pfselftest(ctx: &mut Context<'_, '_>) -> Done {
     const FAILED: CommandError = CommandError::new("ERR TESTFAILED estimates are wrong");
     const ELEMENTS: u64 = 20_000;
-    /// Where a sparse one becomes dense on the way.
+    /// Length at which the sparse counter becomes dense.
     const SPARSE_LEN_MAX: usize = 3000;
     /// Four times the standard error of this number of registers.
     const ERROR_MAX: f64 = 4.0 * 1.04 / 128.0;

@@ -25,13 +25,13 @@ fn refused(error: Error) -> CommandError {
     }
 }
 
-/// The length up to which a counter stays sparse.
+/// Maximum length of a sparse counter.
 fn sparse_len_max(settings: &Settings) -> usize {
     const DIRECTIVE: DirectiveId = DirectiveId::of("hll-sparse-max-bytes");
     settings.bytes(DIRECTIVE) as usize
 }
 
-/// Lets `look` see the bytes of a counter; `None` if there is none.
+/// Calls `look` with the bytes of a counter; `None` if there is none.
 fn read<R>(
     db: &mut Db<'_>,
     key: Key<'_>,
@@ -40,7 +40,7 @@ fn read<R>(
     show(db.string(key)?, look)
 }
 
-/// The same for a counter that is going to be changed.
+/// Does the same for a counter that will be changed.
 fn read_to_change<R>(
     db: &mut Db<'_>,
     key: Key<'_>,
@@ -59,20 +59,20 @@ fn show<R>(
     hyperloglog::check(bytes).and_then(|()| look(bytes)).map(Some).map_err(refused)
 }
 
-/// A copy of a counter.
+/// Returns a copy of a counter.
 fn copy(db: &mut Db<'_>, key: Key<'_>) -> Result<Option<HyperLogLog>, CommandError> {
     read_to_change(db, key, |bytes| HyperLogLog::from_bytes(bytes.to_vec()))
 }
 
-/// Puts a counter in the place of what `before` is a copy of. Of a string that keeps its length only
-/// what differs is written, and logged.
+/// Stores a counter whose old value is `before`. If the length is unchanged, only the differences
+/// are written and logged.
 fn store(
     db: &mut Db<'_>,
     key: Key<'_>,
     before: Option<&[u8]>,
     counter: HyperLogLog,
 ) -> Result<(), CommandError> {
-    /// The header is apart: it changes nearly always, and the registers far away from it.
+    /// The header is separate: it nearly always changes, often far from changed registers.
     const HEADER_LEN: usize = 16;
     let bytes = Arc::new(counter.into_bytes());
     let Some(before) = before.filter(|before| before.len() == bytes.len()) else {

@@ -1,4 +1,4 @@
-//! DEL, UNLINK, EXISTS, TOUCH, TYPE: deleting keys, and whether they exist.
+//! DEL, UNLINK, EXISTS, TOUCH, TYPE: deletes keys and checks if they exist.
 
 use tierce_keyspace::{Db, Event, Key};
 use tierce_wire::resp::Rest;
@@ -115,7 +115,7 @@ fn touch(ctx: &mut Context<'_, '_>, keys: Rest<'_, 1>) -> Done {
     Ok(())
 }
 
-/// Replies for how many of the keys `action` says yes, all of them locked together.
+/// Replies with the number of keys for which `action` returns true. All keys are locked together.
 fn count(
     ctx: &mut Context<'_, '_>,
     keys: Rest<'_, 1>,

@@ -79,13 +79,13 @@ fn dump(ctx: &mut Context<'_, '_>, [key]: [&[u8]; 1]) -> Done {
 const BUSY_KEY: CommandError = CommandError::new("BUSYKEY Target key name already exists.");
 const BAD_FORMAT: CommandError = CommandError::new("ERR Bad data format");
 
-/// The options of RESTORE after key, time and payload.
+/// Options of RESTORE after key, time and payload.
 #[derive(Clone, Copy, Default)]
 struct RestoreOptions {
     replaces: bool,
     is_absolute: bool,
     idle_seconds: Option<u64>,
-    /// Of effect under the policies that count uses.
+    /// Only used by policies that count uses.
     frequency: Option<u8>,
 }
 
@@ -115,7 +115,7 @@ impl RestoreOptions {
         Ok(parsed)
     }
 
-    /// When the key expires, from the argument of that time; zero means never.
+    /// Converts the time argument to a deadline; zero means never.
     fn expiry(self, ttl: &[u8], now_ms: i64) -> Result<Expiry, CommandError> {
         const NEGATIVE: CommandError = CommandError::new("ERR Invalid TTL value, must be >= 0");
         match integer(ttl)? {
@@ -127,7 +127,7 @@ impl RestoreOptions {
     }
 }
 
-/// The value in a payload, whole and sound.
+/// Complete, valid value of a payload.
 enum Restored {
     String(Vec<u8>),
     Collection(Collection),
@@ -168,7 +168,7 @@ fn restore(
         dump::PayloadError::UnknownType { .. } => BAD_FORMAT,
         _ => CommandError::WRONG_PAYLOAD,
     })?;
-    // All of it, before anything changes.
+    // The whole payload is read before anything changes.
     let restored = Restored::read(&payload, limits)?;
     ctx.holding(|ctx| {
         check_free(ctx, key, &options)?;
@@ -176,7 +176,7 @@ fn restore(
     })
 }
 
-/// An error if there is a value that is not to be replaced.
+/// Returns an error if there is a value that must not be replaced.
 fn check_free(
     ctx: &mut Context<'_, '_>,
     key: Key<'_>,
@@ -208,7 +208,7 @@ fn store(
         (false, true) => {}
         (_, false) => {
             if was_there {
-                // To Redis, the key that was there is deleted, and this is another one.
+                // For Redis, the old key is deleted, and this is another one.
                 db.event(Event::New, key);
             }
             db.event(Event::Restore, key);

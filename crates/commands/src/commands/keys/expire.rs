@@ -167,7 +167,7 @@ pub(super) static COMMANDS: &[Defined] = &[
         ),
 ];
 
-/// When EXPIRE sets the time; all that are given must hold.
+/// Conditions of EXPIRE; all that are given must hold.
 #[derive(Clone, Copy, Default)]
 struct Conditions {
     if_persistent: bool,
@@ -205,7 +205,7 @@ impl Conditions {
         Ok(conditions)
     }
 
-    /// A key without a time to live counts as one that lives for ever.
+    /// Checks the conditions. A key without a deadline counts as living for ever.
     fn hold(self, current: Ttl, at_ms: i64) -> bool {
         let (expiring, current_ms) = match current {
             Ttl::Until(ms) => (true, ms),

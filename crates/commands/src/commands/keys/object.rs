@@ -1,4 +1,4 @@
-//! OBJECT: how a value is stored.
+//! OBJECT: storage details of a value.
 
 use tierce_keyspace::{Db, Key};
 
@@ -104,7 +104,7 @@ pub(super) static COMMANDS: &[Defined] = &[Defined::container(
 .since("2.2.3", "Depends on subcommand.")
 .doc("", "A container for object introspection commands.")];
 
-/// Replies what `read` finds, or null for an absent key.
+/// Replies with the result of `read`, or null for an absent key.
 fn inspect<T>(
     ctx: &mut Context<'_, '_>,
     key: &[u8],

@@ -109,7 +109,7 @@ pub(super) static COMMANDS: &[Defined] = &[
         ),
 ];
 
-/// What happens to a key that is in the way.
+/// Policy for an existing destination key.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Occupied {
     Replace,
@@ -154,7 +154,7 @@ fn rename_key(
     Ok(true)
 }
 
-/// Where COPY puts its copy.
+/// Destination options of COPY.
 struct CopyOptions {
     db: DbIndex,
     occupied: Occupied,

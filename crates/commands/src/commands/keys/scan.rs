@@ -81,7 +81,7 @@ fn keys(ctx: &mut Context<'_, '_>, [pattern]: [&[u8]; 1]) -> Done {
     Ok(())
 }
 
-/// What SCAN is to look for, and how long.
+/// Options of SCAN: filters and amount of work.
 struct ScanOptions<'a> {
     pattern: Option<&'a [u8]>,
     count: usize,
@@ -93,7 +93,7 @@ impl<'a> ScanOptions<'a> {
 
     fn parse(options: Rest<'a>) -> Result<Self, CommandError> {
         let mut parsed = Self { pattern: None, count: Self::COUNT_DEFAULT, type_name: None };
-        // A word without a value is the first mistake that is reported.
+        // A word without a value is reported before any other mistake.
         for [word, value] in options.groups().ok_or(CommandError::SYNTAX)? {
             match word.to_ascii_lowercase().as_slice() {
                 b"match" => parsed.pattern = sweep::pattern(value),

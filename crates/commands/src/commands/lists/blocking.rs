@@ -1,5 +1,5 @@
-//! BLPOP, BRPOP, BLMPOP, BLMOVE and BRPOPLPUSH: the commands without the B, which wait while the list
-//! is empty.
+//! BLPOP, BRPOP, BLMPOP, BLMOVE and BRPOPLPUSH: the commands without the B, but they wait while the
+//! list is empty.
 
 use tierce_collections::List;
 use tierce_keyspace::Missing;
@@ -167,7 +167,7 @@ fn move_or_wait(
         (ctx.kernel.keyspace.key(source), ctx.kernel.keyspace.key(destination));
     check_len(destination)?;
     let Context { guard, caller, call, reply, now_ms, mode, .. } = ctx;
-    // Only the source decides whether there is something for a waiting client.
+    // Only the source determines if a waiting client can be served.
     let is_there =
         match is_of_type::<List>(&mut guard.db(caller.db, source.hash(), *now_ms), source) {
             Ok(is_there) => is_there,
@@ -183,7 +183,7 @@ fn move_or_wait(
     }
     let wait = Wait { keys: &[source], command: call.to_owned(), patience, group: None };
     match mode {
-        // An element, where others reply with an array.
+        // The reply is an element; other commands reply with an array.
         Mode::Never | Mode::OfProgram | Mode::Long { to: None } => reply.null(),
         _ => blocking::wait(ctx, wait),
     }

@@ -127,7 +127,7 @@ fn linsert(ctx: &mut Context<'_, '_>, [key, side, pivot, element]: [&[u8]; 4]) -
     };
     let (mut db, key, reply) = ctx.open(key);
     let len = db.edit::<List, _, CommandError>(key, Missing::Skip, |list| {
-        Ok(if list.insert_beside(side, pivot, element) { list.len() as i64 } else { -1 })
+        Ok(if list.insert_adjacent(side, pivot, element) { list.len() as i64 } else { -1 })
     })?;
     if len.is_some_and(|len| len > 0) {
         db.event(Event::LInsert, key);
@@ -153,7 +153,7 @@ fn lrem(ctx: &mut Context<'_, '_>, [key, count, element]: [&[u8]; 3]) -> Done {
 
 fn ltrim(ctx: &mut Context<'_, '_>, [key, start, stop]: [&[u8]; 3]) -> Done {
     let (start, stop) = (integer(start)?, integer(stop)?);
-    /// Whole blocks of elements go at once.
+    /// Whole blocks of elements are removed at once.
     const ELEMENTS_PER_STEP: usize = 16;
     let scale = ctx.scale();
     let (mut db, key, reply) = ctx.open(key);

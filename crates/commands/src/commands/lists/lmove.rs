@@ -1,4 +1,4 @@
-//! LMOVE and RPOPLPUSH: from one list to another, or to the other end of the same.
+//! LMOVE and RPOPLPUSH: move an element to another list, or to the other end of its list.
 
 use tierce_collections::List;
 use tierce_keyspace::{DbIndex, Key, Missing};
@@ -79,8 +79,8 @@ fn move_and_reply(
     Ok(())
 }
 
-/// Moves an element, and returns it; `None` if there is no source. The shards of both keys are locked,
-/// and the destination is no key that would be refused.
+/// Moves an element, and returns it; `None` if there is no source. The shards of both keys are
+/// locked, and the destination key has been checked.
 pub(crate) fn move_element(
     guard: &mut Guard<'_, '_>,
     db: DbIndex,

@@ -23,17 +23,17 @@ pub(super) const COMMANDS: &[&[Defined]] = &[
     blocking::COMMANDS,
 ];
 
-/// An end of a list.
+/// End of a list.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum Side {
-    /// Where the first element is.
+    /// End with the first element.
     Left,
-    /// Where the last element is.
+    /// End with the last element.
     Right,
 }
 
 impl Side {
-    /// The end that an argument names.
+    /// Parses an end.
     pub(crate) fn parse(arg: &[u8]) -> Result<Self, CommandError> {
         if arg.eq_ignore_ascii_case(b"left") {
             Ok(Side::Left)
@@ -44,7 +44,7 @@ impl Side {
         }
     }
 
-    /// The event of a push to this end.
+    /// Returns the event of a push to this end.
     pub(crate) fn push_event(self) -> Event {
         match self {
             Side::Left => Event::LPush,
@@ -52,7 +52,7 @@ impl Side {
         }
     }
 
-    /// The event of a pop from this end.
+    /// Returns the event of a pop from this end.
     pub(crate) fn pop_event(self) -> Event {
         match self {
             Side::Left => Event::LPop,
@@ -60,14 +60,14 @@ impl Side {
         }
     }
 
-    /// Removes up to `count` elements at this end, and returns which numbers they had.
+    /// Removes up to `count` elements at this end.
     fn pop(self, list: &mut Editor<'_, List>, count: usize) {
         let count = count.min(list.len());
         let start = self.start(list, count);
         list.remove(start, count);
     }
 
-    /// The number of the first of `count` elements at this end.
+    /// Returns the index of the first of `count` elements at this end.
     fn start(self, list: &List, count: usize) -> usize {
         match self {
             Side::Left => 0,
@@ -75,7 +75,7 @@ impl Side {
         }
     }
 
-    /// Puts an element at this end.
+    /// Adds an element at this end.
     fn push(self, list: &mut Editor<'_, List>, element: &[u8]) {
         match self {
             Side::Left => list.push_front(std::iter::once(element)),
@@ -102,7 +102,7 @@ impl Side {
         }
     }
 
-    /// The element at this end.
+    /// Returns the element at this end.
     fn peek(self, list: &List) -> Option<tierce_collections::Element<'_>> {
         let count = list.len().min(1);
         list.get(self.start(list, count))

@@ -130,19 +130,19 @@ fn lindex(ctx: &mut Context<'_, '_>, [key, index]: [&[u8]; 2]) -> Done {
     Ok(())
 }
 
-/// The index that is meant by one that may count from the end.
+/// Converts an index that may count from the end.
 pub(super) fn absolute(len: usize, index: i64) -> Option<usize> {
     let index = if index < 0 { index + len as i64 } else { index };
     usize::try_from(index).ok()
 }
 
-/// The options of LPOS.
+/// Options of LPOS.
 struct Search {
-    /// Which match is the first one to reply; negative: from the end.
+    /// Number of the first match to reply; negative from the end.
     rank: i64,
-    /// How many matches to reply; 0 for all. Without it the reply is one match or null.
+    /// Number of matches to reply; 0 for all. Without it, the reply is one match or null.
     count: Option<usize>,
-    /// How many elements to compare at most.
+    /// Maximum number of compared elements.
     compared_max: usize,
 }
 
@@ -175,7 +175,7 @@ impl Search {
         Ok(search)
     }
 
-    /// The indexes of the matches to reply.
+    /// Returns the indexes of the matches to reply.
     fn run(&self, list: &List, wanted: &[u8]) -> Vec<usize> {
         let wanted = Element::compact(wanted);
         let skipped = (self.rank.unsigned_abs() - 1) as usize;

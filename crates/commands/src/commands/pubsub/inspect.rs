@@ -1,4 +1,4 @@
-//! PUBSUB: which channels there are, and how many subscribers they have.
+//! PUBSUB: lists channels and counts their subscribers.
 
 use tierce_wire::glob::{self, Case};
 use tierce_wire::resp::Rest;

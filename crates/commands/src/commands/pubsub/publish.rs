@@ -9,7 +9,7 @@ pub(super) static COMMANDS: &[Defined] = &[
     Defined::new("publish", Group::PubSub, exactly!(publish))
         .flags(FLAGS)
         .channels(Channels::FIRST)
-        .locks(Scope::Apart)
+        .locks(Scope::Unlocked)
         .since(
             "2.0.0",
             "O(N+M) where N is the number of clients subscribed to the receiving channel and M is the total \
@@ -25,7 +25,7 @@ pub(super) static COMMANDS: &[Defined] = &[
     Defined::new("spublish", Group::PubSub, exactly!(publish_to_shard))
         .flags(FLAGS)
         .channels(Channels::FIRST)
-        .locks(Scope::Apart)
+        .locks(Scope::Unlocked)
         .routes(&[KeySpec::at(1, KeyFlags::NOT_KEY)])
         .since(
             "7.0.0",
@@ -40,8 +40,8 @@ pub(super) static COMMANDS: &[Defined] = &[
         ),
 ];
 
-/// Replicas get the message behind what the requests before it have changed: outside of a transaction no shard is
-/// locked any more, and in one the message waits for its end.
+/// Publishes a message. Replicas get it after the changes of earlier requests: outside a transaction no shard is
+/// locked any more, and inside one the message waits for its end.
 fn publish(ctx: &mut Context<'_, '_>, [channel, message]: [&[u8]; 2]) -> Done {
     let pubsub = &ctx.kernel.pubsub;
     let weight = pubsub.weight_of_patterns(channel, WEIGHT_MAX);
@@ -65,7 +65,7 @@ fn publish_to_shard(ctx: &mut Context<'_, '_>, [channel, message]: [&[u8]; 2]) -
     Ok(())
 }
 
-/// The worker whose turn this is, if it is one.
+/// Returns the worker that runs this command, if any.
 fn worker(ctx: &Context<'_, '_>) -> Option<u16> {
     matches!(ctx.mode, Mode::Client).then_some(ctx.caller.client.conn.worker)
 }

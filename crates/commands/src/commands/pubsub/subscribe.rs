@@ -164,7 +164,7 @@ fn end_one(ctx: &mut Context<'_, '_>, word: &str, kind: Kind, name: &[u8]) {
     confirm(ctx, word, kind, Some(name));
 }
 
-/// One reply for each name, with how many subscriptions there are now: channels and patterns count together.
+/// Replies for one name with the current number of subscriptions. Channels and patterns count together.
 fn confirm(ctx: &mut Context<'_, '_>, word: &str, kind: Kind, name: Option<&[u8]>) {
     let count = |kind| ctx.caller.subscription_count(kind);
     let left = match kind {

@@ -13,7 +13,7 @@ use crate::replication::role::Address;
 
 pub(super) static COMMANDS: &[Defined] = &[Defined::new("failover", Group::Server, many!(failover))
     .flags(Flags::ADMIN.with(Flags::NOSCRIPT).with(Flags::STALE))
-    .locks(Scope::Apart)
+    .locks(Scope::Unlocked)
     .since("6.2.0", "O(1)")
     .doc(
         "[TO host port [FORCE]] [ABORT] [TIMEOUT milliseconds]",
@@ -53,7 +53,7 @@ fn failover(ctx: &mut Context<'_, '_>, options: Rest<'_>) -> Done {
     Ok(())
 }
 
-/// What the options ask for.
+/// Parses the options.
 fn plan_of(options: &mut Options<'_>, now_ms: i64) -> Result<Plan, CommandError> {
     const TIMEOUT: CommandError = CommandError::new("ERR FAILOVER timeout must be greater than 0");
     let mut plan = Plan { target: None, until_ms: None, is_forced: false, leaves_bucket: false };
@@ -69,7 +69,7 @@ fn plan_of(options: &mut Options<'_>, now_ms: i64) -> Result<Plan, CommandError>
             b"to" if plan.target.is_none() => {
                 let [host, port] = options.values()?;
                 let port = number::parse_i64(port).ok_or(CommandError::NOT_AN_INTEGER)?;
-                // Nothing is at another one.
+                // No server listens at an invalid port, so port 0 stands for it.
                 let port = u16::try_from(port).unwrap_or(0);
                 plan.target = Some(Address { host: host.to_vec(), port });
             }
@@ -80,7 +80,7 @@ fn plan_of(options: &mut Options<'_>, now_ms: i64) -> Result<Plan, CommandError>
     Ok(plan)
 }
 
-/// Whether a failover may begin.
+/// Checks if a failover may begin.
 fn check(ctx: &Context<'_, '_>, plan: &Plan) -> Done {
     const IS_REPLICA: CommandError =
         CommandError::new("ERR FAILOVER is not valid when server is a replica.");

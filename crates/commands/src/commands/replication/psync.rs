@@ -1,10 +1,10 @@
-//! PSYNC, SYNC: a connection becomes that of a replica.
+//! PSYNC, SYNC: turn a connection into that of a replica.
 
 use std::sync::Arc;
 
 use tierce_rdb::{Writer, WriterOptions};
 use tierce_replication::identity::Wish;
-use tierce_replication::link::Place;
+use tierce_replication::link::Position;
 use tierce_wire::number;
 use tierce_wire::resp::Rest;
 
@@ -24,7 +24,7 @@ const FLAGS: Flags =
 pub(super) static COMMANDS: &[Defined] = &[
     Defined::new("psync", Group::Server, at_least!(psync))
         .flags(FLAGS)
-        .locks(Scope::Apart)
+        .locks(Scope::Unlocked)
         .since("2.8.0", "O(1)")
         .doc("replicationid offset [FAILOVER]", "Begins or continues the stream to a replica.")
         .example(
@@ -35,7 +35,7 @@ pub(super) static COMMANDS: &[Defined] = &[
         ),
     Defined::new("sync", Group::Server, no_arguments!(sync))
         .flags(FLAGS)
-        .locks(Scope::Apart)
+        .locks(Scope::Unlocked)
         .since("1.0.0", "O(1)")
         .doc("", "Begins the stream to a replica of an old version.")
         .example(
@@ -63,8 +63,8 @@ fn sync(ctx: &mut Context<'_, '_>) -> Done {
     follow(ctx, Wish::FullCopy, Asked::Sync)
 }
 
-/// Sends a copy without keys, as `redis-cli --functions-rdb` wants it. It is made at once, and the connection stays one
-/// of requests.
+/// Sends a copy without keys, as `redis-cli --functions-rdb` requests it. It is made at once, and the connection
+/// continues with requests.
 fn copy_without_keys(ctx: &mut Context<'_, '_>, filter: CopyFilter, asked: Asked) -> Done {
     let failed = |error| CommandError::text(format!("ERR The copy cannot be made: {error}"));
     let copy = encode_without_keys(ctx.kernel, filter).map_err(failed)?;
@@ -72,7 +72,7 @@ fn copy_without_keys(ctx: &mut Context<'_, '_>, filter: CopyFilter, asked: Asked
         let id = ctx.kernel.primary.identity().id;
         ctx.reply.simple(&format!("FULLRESYNC {id} {}", ctx.kernel.primary.backlog.end()));
     }
-    // One line end more than a copy has: its receiver does not look beyond the length.
+    // This adds a line end, but the receiver reads only up to the length.
     ctx.reply.bulk(&copy);
     Ok(())
 }
@@ -86,7 +86,7 @@ fn encode_without_keys(kernel: &Kernel, filter: CopyFilter) -> tierce_rdb::Resul
     encoder.finish().map(|(copy, _)| copy)
 }
 
-/// The primary hands over to this server, which is its replica.
+/// Takes over from the primary, whose replica this server is.
 fn take_over(ctx: &mut Context<'_, '_>, id: &[u8]) -> Done {
     const IS_PRIMARY: CommandError =
         CommandError::new("ERR PSYNC FAILOVER can't be sent to a master.");
@@ -94,8 +94,8 @@ fn take_over(ctx: &mut Context<'_, '_>, id: &[u8]) -> Done {
         CommandError::new("ERR PSYNC FAILOVER replid must match my replid.");
     let _still = ctx.hold_role_still()?;
     let following = ctx.kernel.role.following().ok_or(IS_PRIMARY)?;
-    let is_same = |place: Place| place.id.as_bytes().eq_ignore_ascii_case(id);
-    if !following.place.is_some_and(is_same) {
+    let is_same = |position: Position| position.id.as_bytes().eq_ignore_ascii_case(id);
+    if !following.position.is_some_and(is_same) {
         return Err(OTHER_STREAM);
     }
     let (addr, primary) = (&ctx.caller.client.addr, &following.primary);
@@ -104,7 +104,7 @@ fn take_over(ctx: &mut Context<'_, '_>, id: &[u8]) -> Done {
     Ok(())
 }
 
-/// From now on the connection carries the stream, and no replies.
+/// Makes the connection carry the stream. It gets no replies from now on.
 fn follow(ctx: &mut Context<'_, '_>, wish: Wish, asked: Asked) -> Done {
     const FAILS_OVER: CommandError =
         CommandError::new("NOMASTERLINK Can't SYNC while failing over");
@@ -118,12 +118,12 @@ fn follow(ctx: &mut Context<'_, '_>, wish: Wish, asked: Asked) -> Done {
         return Err(CommandError::new("ERR A script or transaction cannot become a replica"));
     }
     if ctx.caller.replica().is_some() {
-        // As in Redis: it has what it asks for.
+        // As in Redis, it has the stream already.
         return Ok(());
     }
     let replica = Arc::clone(ctx.caller.become_replica());
     let facts = replica.facts.lock().clone();
-    // Who wants the stream as well, as `redis-cli --replica` does, gets a copy with everything, and skips it.
+    // A client that wants the stream as well, as `redis-cli --replica`, gets a full copy, and skips it.
     if let Some(filter) = facts.filter.filter(|_| facts.copy_only) {
         return copy_without_keys(ctx, filter, asked);
     }

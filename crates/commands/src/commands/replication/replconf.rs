@@ -1,4 +1,4 @@
-//! REPLCONF: what a replica says of itself, before it asks for the stream and while it gets it.
+//! REPLCONF: information from a replica, before it requests the stream and while it gets it.
 
 use std::sync::Arc;
 
@@ -11,7 +11,7 @@ use crate::error::CommandError;
 use crate::pipeline::{Context, Defined, Done, many};
 use crate::replication::{Began, CopyFilter, Replica};
 
-/// A longer address than that is none.
+/// Maximum length of an address.
 const IP_LEN_MAX: usize = 255;
 
 pub(super) static COMMANDS: &[Defined] =
@@ -24,7 +24,7 @@ pub(super) static COMMANDS: &[Defined] =
                 .with(Flags::ALLOW_BUSY)
                 .with(Flags::SYSTEM),
         )
-        .locks(Scope::Apart)
+        .locks(Scope::Unlocked)
         .since("3.0.0", "O(1)")
         .doc("[option value [option value ...]]", "Tells what a replica is and how far it is.")
         .example(
@@ -51,7 +51,7 @@ fn replconf(ctx: &mut Context<'_, '_>, options: Rest<'_>) -> Done {
     Ok(())
 }
 
-/// The parts that a copy is to have, in words. Keys cannot be named.
+/// Parses the parts of a copy that are wanted. Keys cannot be selected.
 fn filter(words: &[u8]) -> Result<CopyFilter, CommandError> {
     let mut filter = CopyFilter::Nothing;
     for word in words.split(u8::is_ascii_whitespace).filter(|word| !word.is_empty()) {
@@ -65,7 +65,7 @@ fn filter(words: &[u8]) -> Result<CopyFilter, CommandError> {
     Ok(filter)
 }
 
-/// Notes one option. Whether it is answered.
+/// Applies one option. Returns true if it is answered.
 fn tell(
     ctx: &Context<'_, '_>,
     replica: &Replica,
@@ -90,7 +90,7 @@ fn tell(
         }
         b"capa" if value.eq_ignore_ascii_case(b"eof") => facts.takes_marks = true,
         b"capa" if value.eq_ignore_ascii_case(b"psync2") => facts.takes_ids = true,
-        // Others may come, and change nothing as long as they are not known here.
+        // Unknown capabilities are ignored.
         b"capa" | b"version" => {}
         b"rdb-only" => facts.copy_only = number()? != 0,
         b"rdb-filter-only" => facts.filter = Some(filter(value)?),
@@ -109,7 +109,7 @@ fn tell(
             ctx.kernel.serve_confirmed();
             return Ok(false);
         }
-        // A primary asks its replicas.
+        // Only primaries send this to their replicas.
         b"getack" => return Ok(false),
         _ => {
             let option = String::from_utf8_lossy(option).into_owned();

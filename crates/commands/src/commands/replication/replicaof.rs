@@ -1,4 +1,4 @@
-//! REPLICAOF, and SLAVEOF, as Sentinel calls it.
+//! REPLICAOF, and SLAVEOF, which Sentinel uses.
 
 use tierce_wire::number;
 
@@ -26,7 +26,7 @@ pub(super) static COMMANDS: &[Defined] = &[
 const fn defined(name: &'static str) -> Defined {
     Defined::new(name, Group::Server, exactly!(replicaof))
         .flags(Flags::ADMIN.with(Flags::NOSCRIPT).with(Flags::STALE).with(Flags::NO_ASYNC_LOADING))
-        .locks(Scope::Apart)
+        .locks(Scope::Unlocked)
         .doc("<host port | NO ONE>", "Makes the server a replica of another one, or a primary.")
 }
 
@@ -45,7 +45,7 @@ fn replicaof(ctx: &mut Context<'_, '_>, [host, port]: [&[u8]; 2]) -> Done {
         let _still = ctx.hold_role_still()?;
         ctx.kernel.replicate(primary, ctx.now_ms)?
     };
-    // No write of a client is acknowledged any more behind the reply, unless others have ended that.
+    // From here on, no client write is acknowledged, unless the role changes back.
     if is_changed && is_to_follow && ctx.kernel.role.is_replica() {
         await_quiet(ctx, false)?;
     }

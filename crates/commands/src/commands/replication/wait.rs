@@ -10,7 +10,7 @@ use crate::waiting::Patience;
 
 pub(super) static COMMANDS: &[Defined] = &[Defined::new("wait", Group::Generic, exactly!(wait))
     .flags(Flags::BLOCKING)
-    .locks(Scope::Apart)
+    .locks(Scope::Unlocked)
     .categories(&["connection"])
     .tips(&["request_policy:all_shards", "response_policy:agg_min"])
     .since("3.0.0", "O(1)")
@@ -27,7 +27,7 @@ pub(super) static COMMANDS: &[Defined] = &[Defined::new("wait", Group::Generic, 
             "#,
     )];
 
-/// Waits for what all connections have written so far, which is at least what this one has.
+/// Waits for the writes of all connections so far, which include those of this one.
 fn wait(ctx: &mut Context<'_, '_>, [numreplicas, timeout]: [&[u8]; 2]) -> Done {
     const ON_REPLICA: CommandError = CommandError::new(
         "ERR WAIT cannot be used with replica instances. Please also note that since Redis 4.0 if a replica is \

@@ -117,7 +117,7 @@ fn eval_sha(ctx: &mut Context<'_, '_>, [sha, numkeys]: [&[u8]; 2], rest: Rest<'_
     run_script(ctx, &script, keys, args)
 }
 
-/// Runs a script that is known by its SHA-1.
+/// Runs a known script.
 pub(super) fn run_script(
     ctx: &mut Context<'_, '_>,
     known: &KnownScript,
@@ -128,10 +128,10 @@ pub(super) fn run_script(
     ctx.run_program(&Program::of_script(script, history), keys, args)
 }
 
-/// The keys of a call, and its other arguments.
+/// Keys of a call, and its other arguments.
 pub(super) type KeysAndArgs<'w, 'a> = (&'w [&'a [u8]], &'w [&'a [u8]]);
 
-/// The keys and the other arguments of a call that says `numkeys`.
+/// Splits the words of a call into `numkeys` keys and other arguments.
 pub(super) fn split_keys<'w, 'a>(
     numkeys: &[u8],
     words: &'w [&'a [u8]],
@@ -139,7 +139,7 @@ pub(super) fn split_keys<'w, 'a>(
     keys_and_args(number::parse_i64(numkeys).ok_or(CommandError::NOT_AN_INTEGER)?, words)
 }
 
-/// The keys and the other arguments of a call with so many keys.
+/// Splits the words of a call into `count` keys and other arguments.
 pub(super) fn keys_and_args<'w, 'a>(
     count: i64,
     words: &'w [&'a [u8]],
@@ -151,10 +151,10 @@ pub(super) fn keys_and_args<'w, 'a>(
     words.split_at_checked(count as usize).ok_or(too_many)
 }
 
-/// Adds a script to those that are known, if it compiles.
+/// Adds a script to the known ones, if it compiles.
 ///
 /// # Errors
-/// The compiler's.
+/// Errors of the compiler.
 pub(super) fn add_script(
     ctx: &Context<'_, '_>,
     source: &[u8],
@@ -163,10 +163,10 @@ pub(super) fn add_script(
     Ok(ctx.kernel.scripts.add(compile(ctx, source)?, keep))
 }
 
-/// Makes a script of a source.
+/// Compiles a source.
 ///
 /// # Errors
-/// The compiler's.
+/// Errors of the compiler.
 pub(super) fn compile(ctx: &Context<'_, '_>, source: &[u8]) -> Result<Script, CommandError> {
     // Each byte takes as long as an element.
     ctx.weigh(source.len())?;

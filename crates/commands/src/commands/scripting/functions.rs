@@ -1,6 +1,6 @@
 //! FUNCTION: libraries of functions.
 //!
-//! Loading a library runs its code, which may take long. So commands that load one run on a thread for long commands.
+//! Loading a library runs its code, which may take long. So these commands run on a thread for long commands.
 
 use std::collections::HashSet;
 use std::sync::Arc;
@@ -20,10 +20,10 @@ use crate::error::CommandError;
 use crate::pipeline::{Body, Context, Defined, Done, at_least, exactly, many, no_arguments};
 use crate::scripting::{Code, Collision, Existing, Kind, KnownLibrary};
 
-/// The only engine, as replies show it.
+/// Name of the only engine, as replies show it.
 const ENGINE: &str = "LUA";
 
-/// The name of an engine that code may give.
+/// Returns true for a valid name of the engine in code.
 fn is_engine(name: &[u8]) -> bool {
     name.eq_ignore_ascii_case(ENGINE.as_bytes())
 }
@@ -34,8 +34,8 @@ const fn sub(name: &'static str, body: Body) -> Defined {
     Defined::new(name, Group::Scripting, body).flags(Flags::NOSCRIPT)
 }
 
-/// One that changes libraries, whose functions others call with their rights: nothing is locked before, and then
-/// everything for a moment.
+/// Defines a subcommand that changes libraries, whose functions others call with their own rights. It starts without
+/// locks, and then locks everything for a moment.
 const fn change(name: &'static str, body: Body, more: Flags) -> Defined {
     sub(name, body)
         .flags(Flags::NOSCRIPT.with(Flags::WRITE).with(more))
@@ -211,20 +211,20 @@ fn library_of(
     libraries.load(ctx.kernel, &header.name, code, whose).map_err(failed)
 }
 
-/// Adds libraries that were loaded. `error` says what a name means that is taken.
+/// Adds loaded libraries. `error` creates the error for a name that is taken.
 fn add(
     ctx: &mut Context<'_, '_>,
     new: Vec<KnownLibrary>,
     existing: Existing,
     error: fn(Collision) -> CommandError,
 ) -> Done {
-    let (kernel, judge) = (ctx.kernel, ctx.judge_again());
+    let (kernel, check) = (ctx.kernel, ctx.check_again());
     let is_of_primary = ctx.caller.is_primary();
     let libraries = &kernel.scripts.libraries;
     let sources: Vec<_> =
         new.iter().map(|it| (it.name.clone(), Arc::clone(&it.library.code))).collect();
-    let judge = || {
-        judge()?;
+    let check = || {
+        check()?;
         check_room(kernel, is_of_primary, |code| {
             if existing == Existing::Go {
                 code.clear(CodeKind::Library);
@@ -235,7 +235,7 @@ fn add(
         })
     };
     let added: Result<_, CommandError> =
-        ctx.guard.change_code(judge, |code| libraries.add(kernel, code, new, existing));
+        ctx.guard.change_code(check, |code| libraries.add(kernel, code, new, existing));
     added?.map_err(error)
 }
 
@@ -263,12 +263,12 @@ fn load(ctx: &mut Context<'_, '_>, arguments: Rest<'_, 1>) -> Done {
     Ok(())
 }
 
-/// Names have letters, digits and underscores.
+/// Converts a name, which consists of letters, digits and underscores.
 fn text(name: &[u8]) -> String {
     String::from_utf8_lossy(name).into_owned()
 }
 
-/// As Redis says it of code that is being loaded, and not of libraries that are there.
+/// Returns the error of Redis for code that is being loaded; it differs from that for existing libraries.
 fn quoted_library_exists(name: &[u8]) -> CommandError {
     already_exists("Library", &format!("'{}'", text(name)))
 }
@@ -279,10 +279,10 @@ fn already_exists(what: &str, name: &str) -> CommandError {
 
 fn delete(ctx: &mut Context<'_, '_>, [name]: [&[u8]; 1]) -> Done {
     const NOT_FOUND: CommandError = CommandError::new("ERR Library not found");
-    let (kernel, judge) = (ctx.kernel, ctx.judge_again());
+    let (kernel, check) = (ctx.kernel, ctx.check_again());
     let libraries = &kernel.scripts.libraries;
     let removed: Result<_, CommandError> =
-        ctx.guard.change_code(judge, |code| libraries.remove(kernel, code, name));
+        ctx.guard.change_code(check, |code| libraries.remove(kernel, code, name));
     if !removed? {
         return Err(NOT_FOUND);
     }
@@ -290,7 +290,7 @@ fn delete(ctx: &mut Context<'_, '_>, [name]: [&[u8]; 1]) -> Done {
     Ok(())
 }
 
-/// Code is freed at once in any case: there is not so much of it.
+/// Removes all libraries. Their code is always freed at once, since it is small.
 fn flush(ctx: &mut Context<'_, '_>, options: Rest<'_>) -> Done {
     const OPTIONS: CommandError =
         CommandError::new("ERR FUNCTION FLUSH only supports SYNC|ASYNC option");
@@ -304,9 +304,9 @@ fn flush(ctx: &mut Context<'_, '_>, options: Rest<'_>) -> Done {
     if option.is_some_and(|option| !is_known(option)) {
         return Err(OPTIONS);
     }
-    let (kernel, judge) = (ctx.kernel, ctx.judge_again());
+    let (kernel, check) = (ctx.kernel, ctx.check_again());
     let libraries = &kernel.scripts.libraries;
-    let done: Done = ctx.guard.change_code(judge, |code| libraries.clear(kernel, code));
+    let done: Done = ctx.guard.change_code(check, |code| libraries.clear(kernel, code));
     done?;
     ctx.reply.ok();
     Ok(())
@@ -328,7 +328,7 @@ fn dump(ctx: &mut Context<'_, '_>) -> Done {
 fn restore(ctx: &mut Context<'_, '_>, [serialized_value]: [&[u8]; 1], options: Rest<'_>) -> Done {
     ctx.weigh(usize::MAX)?;
     let existing = policy(ctx, options)?;
-    // What a request may bring, compressed or not.
+    // All libraries together may be as large as a value, compressed or not.
     let bytes_max = ctx.kernel.keyspace.value_len_max();
     let sources = functions::decode(serialized_value, bytes_max);
     let sources = sources.map_err(|_| CommandError::WRONG_PAYLOAD)?;
@@ -353,7 +353,7 @@ fn restore(ctx: &mut Context<'_, '_>, [serialized_value]: [&[u8]; 1], options: R
     Ok(())
 }
 
-/// What becomes of the libraries that are there.
+/// Parses the policy for existing libraries.
 fn policy(ctx: &Context<'_, '_>, options: Rest<'_>) -> Result<Existing, CommandError> {
     const WRONG: CommandError = CommandError::new(
         "ERR Wrong restore policy given, value should be either FLUSH, APPEND or REPLACE.",

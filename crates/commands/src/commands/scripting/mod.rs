@@ -15,9 +15,8 @@ use crate::pipeline::{Defined, Done};
 pub(super) const COMMANDS: &[&[Defined]] =
     &[eval::COMMANDS, named::COMMANDS, script::COMMANDS, fcall::COMMANDS, functions::COMMANDS];
 
-/// Refuses a change after which there is more code than before, and more than half of `maxmemory`. Eviction does not free
-/// code, so it would remove keys instead, in the end all of them, and then refuse every write. What the primary has
-/// accepted is accepted.
+/// Refuses a change that grows the code beyond half of `maxmemory`. Eviction does not free code: it would remove all
+/// keys instead, and then refuse every write. Changes from the primary are always accepted.
 fn check_room(kernel: &Kernel, is_of_primary: bool, change: impl FnOnce(&mut CodeSet)) -> Done {
     let limit_bytes = kernel.keyspace.eviction().limit_bytes;
     if limit_bytes == 0 || is_of_primary {

@@ -1,6 +1,6 @@
-//! EVALNAME and the subcommands of SCRIPT for scripts that have names.
+//! EVALNAME and the subcommands of SCRIPT for named scripts.
 //!
-//! Such a script is data: it is in the log and in snapshots, and stays when the scripts of EVALSHA are flushed.
+//! A named script is data: it is in the log and in snapshots, and stays when the scripts of EVALSHA are flushed.
 
 use tierce_keyspace::{CODE_NAME_LEN_MAX, CodeKind};
 use tierce_wire::resp::Rest;
@@ -36,10 +36,10 @@ pub(super) static COMMANDS: &[Defined] =
         "#,
         )];
 
-/// What changes names.
+/// Flags of commands that change named scripts.
 const WRITES: Flags = Flags::WRITE.with(Flags::NOSCRIPT);
 
-/// Others call the script by its name, with their rights.
+/// Others call the script by its name, with their own rights.
 const CATEGORIES: &[&str] = &["admin", "dangerous"];
 
 pub(super) const REGISTER: Defined =
@@ -107,21 +107,21 @@ fn register(ctx: &mut Context<'_, '_>, [name, source]: [&[u8]; 2]) -> Done {
         )));
     }
     let script = compile(ctx, source)?;
-    let (kernel, judge) = (ctx.kernel, ctx.judge_again());
+    let (kernel, check) = (ctx.kernel, ctx.check_again());
     let is_of_primary = ctx.caller.is_primary();
     let source = script.source();
-    let judge = || {
-        judge()?;
+    let check = || {
+        check()?;
         check_room(kernel, is_of_primary, |code| code.put(CodeKind::Script, name, source.clone()))
     };
-    ctx.guard.change_code(judge, |code| code.put(CodeKind::Script, name, source.clone()))?;
+    ctx.guard.change_code(check, |code| code.put(CodeKind::Script, name, source.clone()))?;
     ctx.reply.ok();
     Ok(())
 }
 
 fn unregister(ctx: &mut Context<'_, '_>, [name]: [&[u8]; 1]) -> Done {
-    let judge = ctx.judge_again();
-    let was_there = ctx.guard.change_code(judge, |code| code.remove(CodeKind::Script, name))?;
+    let check = ctx.check_again();
+    let was_there = ctx.guard.change_code(check, |code| code.remove(CodeKind::Script, name))?;
     ctx.reply.int(was_there.into());
     Ok(())
 }

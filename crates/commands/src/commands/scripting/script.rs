@@ -1,4 +1,4 @@
-//! SCRIPT: the scripts that EVALSHA finds, and the end of one that runs.
+//! SCRIPT: manages the scripts of EVALSHA, and ends a running one.
 
 use tierce_lua::Sha1;
 use tierce_wire::resp::Rest;
@@ -114,7 +114,7 @@ fn exists(ctx: &mut Context<'_, '_>, shas: Rest<'_, 1>) -> Done {
     Ok(())
 }
 
-/// Either way other clients wait for nothing: what is forgotten is freed behind the lock.
+/// Removes all scripts. Neither mode delays other clients: scripts are freed after unlocking.
 fn flush(ctx: &mut Context<'_, '_>, options: Rest<'_>) -> Done {
     const WRONG: CommandError =
         CommandError::new("ERR SCRIPT FLUSH only support SYNC|ASYNC option");

@@ -131,7 +131,7 @@ fn db_size(ctx: &mut Context<'_, '_>) -> Done {
     Ok(())
 }
 
-/// `[ASYNC | SYNC]`; without either, `lazyfree-lazy-user-flush` decides.
+/// Parses `[ASYNC | SYNC]`. `lazyfree-lazy-user-flush` sets the default.
 fn freeing(ctx: &Context<'_, '_>, options: Rest<'_>) -> Result<Freeing, CommandError> {
     let mut options = Options::of(options);
     let freeing = match options.next_word().as_deref() {
@@ -163,11 +163,11 @@ fn flush(
     if freeing == Freeing::Now {
         ctx.weigh(ctx.kernel.keyspace.estimated_len() as usize)?;
     }
-    let judge = ctx.judge_again();
-    ctx.guard.flush(dbs, freeing, judge)?;
+    let check = ctx.check_again();
+    ctx.guard.flush(dbs, freeing, check)?;
     let flushes_all = ctx.command.spec.name == "flushall";
     if flushes_all && !ctx.kernel.config.settings().save_points().is_empty() {
-        // So that a server that is killed now does not come back with what was flushed.
+        // Otherwise, a server that is killed now would restore the flushed data.
         ctx.kernel.persistence.schedule();
     }
     ctx.reply.ok();
@@ -198,7 +198,7 @@ fn shutdown(ctx: &mut Context<'_, '_>, options: Rest<'_>) -> Done {
         return Ok(());
     }
     if ctx.kernel.loading.is_on() {
-        // As in Redis, nothing is saved: there is only a part of the data.
+        // As in Redis, nothing is saved, because the data are incomplete.
         ctx.caller.closing = true;
         ctx.kernel.request_shutdown(Shutdown::Command { saving: Saving::Never, force, now });
         ctx.kernel.loading.give_up();
@@ -210,9 +210,8 @@ fn shutdown(ctx: &mut Context<'_, '_>, options: Rest<'_>) -> Done {
     {
         return Err(error);
     }
-    // No reply: the client learns of it by the end of its connection, which comes with that of all connections. Unless
-    // it does not come, because the data cannot be saved, or because another client aborts it while it waits for
-    // replicas.
+    // There is no reply: the connection closes with all others. An error is sent if the data cannot be saved, or if
+    // another client aborts the shutdown while it waits for replicas.
     ctx.caller.wait_for(Awaited::Shutdown);
     ctx.kernel.request_shutdown(reason);
     Ok(())
@@ -258,7 +257,7 @@ fn lolwut(ctx: &mut Context<'_, '_>, options: Rest<'_>) -> Done {
       \\_____________/\n\n";
     let mut options = Options::of(options);
     if options.left() > 1 && options.take("version") {
-        // There is one picture so far, whatever version is asked for.
+        // All versions show this picture.
         number::parse_i64(options.value()?).ok_or(CommandError::NOT_AN_INTEGER)?;
     }
     ctx.reply.verbatim(&format!(

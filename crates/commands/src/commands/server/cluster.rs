@@ -1,7 +1,6 @@
-//! CLUSTER, READONLY, READWRITE, ASKING: the answers of a server without cluster, except to those that follow
-//! redirections of a replica.
-//! Clients send these commands to find out, and accept the answer; an unknown command would look like a
-//! server too old for them.
+//! CLUSTER, READONLY, READWRITE, ASKING: answers of a server without cluster. Clients that follow redirections of a
+//! replica get others. Clients send these commands to detect a cluster, and accept the answer; an unknown command
+//! would look like a server too old for them.
 
 use crate::clients::ClientFlags;
 use crate::command::{Flags, Group};
@@ -10,17 +9,17 @@ use crate::pipeline::{Body, Context, Defined, Done, no_arguments};
 
 const REFUSED: &str = "Refused: cluster support is disabled.";
 
-/// Asks about the cluster.
+/// Flags of queries about the cluster.
 const ASKS: Flags = Flags::STALE;
-/// Asks about its nodes.
+/// Flags of queries about its nodes.
 const LOOKS: Flags = Flags::STALE.with(Flags::ADMIN);
-/// Changes it.
+/// Flags of changes.
 const CHANGES: Flags = LOOKS.with(Flags::NO_ASYNC_LOADING);
 
-/// The order of the nodes or slots in the reply is not defined.
+/// The order of nodes or slots in the reply is undefined.
 const UNORDERED: &[&str] = &["nondeterministic_output"];
 
-/// The example of a command that is refused.
+/// Example of a refused command.
 macro_rules! disabled {
     ($call:literal) => {
         concat!("> ", $call, "\n(error) ERR This instance has cluster support disabled")
@@ -154,8 +153,8 @@ pub(super) static COMMANDS: &[Defined] = &[
         .example(disabled!("ASKING")),
 ];
 
-/// Whether a connection that would be sent to the primary reads from a replica. To any other one, which can, this means
-/// a cluster.
+/// Sets if a connection with redirection reads from a replica. For any other connection, which reads there anyway,
+/// the command is about a cluster.
 fn choose_reads(ctx: &mut Context<'_, '_>, from_replicas: bool) -> Done {
     let client = &ctx.caller.client;
     if !client.has(ClientFlags::REDIRECTS) {

@@ -196,7 +196,7 @@ fn info(ctx: &mut Context<'_, '_>, names: Rest<'_>) -> Done {
     Ok(())
 }
 
-/// The ten elements that `COMMAND INFO` gives for a command.
+/// Replies with the ten elements of `COMMAND INFO` for a command.
 fn describe(ctx: &mut Context<'_, '_>, command: &Command) {
     let spec = command.spec;
     let (first, last, step) = spec.key_range();
@@ -255,14 +255,14 @@ fn describe_keys(ctx: &mut Context<'_, '_>, keys: KeySpec) {
         numbers(reply, &[("keynumidx", 0), ("firstkey", 1), ("keystep", keys.step.into())]);
     } else {
         let last = if keys.last < 0 { keys.last } else { keys.last - keys.first };
-        // Two: keys are a half of what is left.
+        // A limit of 2 means that keys are the first half of the rest.
         let limit = if matches!(keys.search, KeySearch::FirstHalf(..)) { 2 } else { 0 };
         let step = keys.step.into();
         numbers(reply, &[("lastkey", last.into()), ("keystep", step), ("limit", limit)]);
     }
 }
 
-/// Begins a step of a search for keys, with so many parameters.
+/// Begins a step of a search for keys, with this many parameters.
 fn search_step(reply: &mut Reply<'_>, kind: &str, parameters: usize) {
     reply.map(2);
     reply.bulk(b"type");
@@ -332,7 +332,7 @@ fn document(ctx: &mut Context<'_, '_>, command: &Command) {
     }
 }
 
-/// Which of a command's key specifications the arguments belong to, one argument after the other.
+/// Assigns arguments, in order, to the key specifications of a command.
 struct KeyPositions {
     keys: &'static [KeySpec],
     next: usize,
@@ -343,7 +343,7 @@ impl KeyPositions {
         Self { keys: spec.keys, next: 0 }
     }
 
-    /// The index for an argument of this kind; `None` if it names no key.
+    /// Returns the specification of an argument of this kind; `None` if it names no key.
     fn of(&mut self, kind: &str) -> Option<usize> {
         let last = self.keys.len().checked_sub(1)?;
         let names_unknown = |at: usize| self.keys[at.min(last)].search == KeySearch::Unknown;
@@ -375,10 +375,10 @@ fn document_argument(ctx: &mut Context<'_, '_>, argument: &Argument, keys: &mut 
         .into_iter()
         .filter_map(|(set, name)| set.then_some(name))
         .collect();
-    // Values have a name to be shown by; a group is known by its parts.
+    // Values have a display name; a group is described by its parts.
     let is_leaf = inner.is_empty();
     let key = keys.of(kind);
-    // A key of no database: CLUSTER KEYSLOT.
+    // A key of no database, as in CLUSTER KEYSLOT.
     let kind = if kind == "key" && key.is_none() { "string" } else { kind };
     let reply = &mut ctx.reply;
     let fields = 2
@@ -414,14 +414,14 @@ fn document_argument(ctx: &mut Context<'_, '_>, argument: &Argument, keys: &mut 
     }
 }
 
-/// The call given as arguments, checked: its command and its arguments.
+/// Checks a call given as arguments, and returns its command and arguments.
 fn called<'k, 'a>(
     ctx: &Context<'_, 'k>,
     call: Rest<'a, 1>,
 ) -> Result<(&'k Command, Args<'a>), CommandError> {
     let call = call.as_args();
     let command = crate::pipeline::resolve(ctx.kernel, call).map_err(|refused| {
-        // A command that is known was refused for its number of arguments.
+        // A known command has a wrong number of arguments.
         CommandError::new(if refused.command.is_some() {
             "ERR Invalid number of arguments specified for command"
         } else {
@@ -434,13 +434,13 @@ fn called<'k, 'a>(
     Ok((command, call))
 }
 
-/// The keys of a call, with what is done to them.
+/// Returns the keys of a call, with their flags.
 fn keys_of<'a>(
     command: &Command,
     call: Args<'a>,
 ) -> Result<Vec<(&'a [u8], KeyFlags)>, CommandError> {
     const WRONG: CommandError = CommandError::new("ERR Invalid arguments specified for command");
-    // A program may have none.
+    // A program may have no keys.
     let needs_keys = !command.spec.flags.contains(Flags::PROGRAM);
     let mut found = Vec::new();
     for keys in command.spec.keys {
@@ -473,7 +473,7 @@ fn get_keys_and_flags(ctx: &mut Context<'_, '_>, call: Rest<'_, 1>) -> Done {
     Ok(())
 }
 
-/// What `COMMAND LIST FILTERBY` asks for.
+/// Filter of `COMMAND LIST FILTERBY`.
 enum ListFilter<'a> {
     All,
     Nothing,

@@ -53,7 +53,7 @@ pub(super) static COMMANDS: &[Defined] = &[Defined::container(
                 "#,
             ),
         sub("set", many!(sub set))
-            .locks(Scope::Apart)
+            .locks(Scope::Unlocked)
             .tips(&["request_policy:all_nodes", "response_policy:all_succeeded"])
             .since("2.0.0", "O(N) when N is the number of configuration parameters provided")
             .doc(
@@ -123,22 +123,22 @@ fn set(ctx: &mut Context<'_, '_>, pairs: Rest<'_, 2>) -> Done {
     Ok(())
 }
 
-/// The first switch to the policy `spill` waits for what the log is at, which may need a shard.
+/// Returns true for a switch to the policy `spill`. The first one waits for the log, which may need a shard.
 fn waits_for_log((name, value): &(&[u8], &[u8])) -> bool {
     name.eq_ignore_ascii_case(b"maxmemory-policy") && value.eq_ignore_ascii_case(b"spill")
 }
 
-/// Replies when there is a log, or none, as the client wants it; only the client waits for the disk. The
-/// configuration may be another one already, if there can be no log.
+/// Replies once the log is on or off as requested. Only this client waits for the disk. If the log cannot be started,
+/// the configuration may already be another one.
 fn await_log(ctx: &mut Context<'_, '_>, on: bool, has_changed: bool) -> Done {
     if !has_changed && ctx.kernel.loading.is_on() {
-        // The log begins when it is loaded; a change is refused until then.
+        // The log starts after loading; until then a change is refused.
         ctx.reply.ok();
         return Ok(());
     }
     match ctx.kernel.durability.reached(on, has_changed) {
         Reached::Now => ctx.reply.ok(),
-        // A transaction does not wait for anything.
+        // A transaction never waits.
         Reached::Later(_) if ctx.is_within() => ctx.reply.ok(),
         Reached::Later(switch_id) => ctx.caller.wait_for(Awaited::LogSwitch { switch_id, on }),
         Reached::Never(cause) => return Err(waiting::not_switched(&cause)),

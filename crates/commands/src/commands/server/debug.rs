@@ -1,6 +1,6 @@
 //! DEBUG: the subcommands that test suites of clients use.
 //!
-//! Not a container: as in Redis, the subcommands have no facts of their own, and no counters.
+//! It is no container: as in Redis, its subcommands have no facts and no counters of their own.
 
 use std::time::Duration;
 
@@ -39,7 +39,7 @@ pub(super) static COMMANDS: &[Defined] = &[Defined::new("debug", Group::Server, 
         "#,
     )];
 
-/// One subcommand.
+/// A subcommand.
 struct Sub {
     name: &'static str,
     syntax: &'static str,
@@ -103,7 +103,7 @@ fn scope(arguments: Rest<'_>) -> Scope {
     let is = |names: &[&str]| names.iter().any(|name| sub.eq_ignore_ascii_case(name.as_bytes()));
     match () {
         () if is(&["listpack", "object", "populate", "ziplist"]) => Scope::Stepwise,
-        () if is(&["reload", "set-active-expire", "sleep"]) => Scope::Apart,
+        () if is(&["reload", "set-active-expire", "sleep"]) => Scope::Unlocked,
         () => Scope::Nothing,
     }
 }
@@ -133,7 +133,7 @@ fn reload_options(options: Rest<'_>) -> Result<ReloadOptions, CommandError> {
     let mut parsed = ReloadOptions::default();
     for option in options.iter() {
         match option.to_ascii_lowercase().as_slice() {
-            // Keys that are there already are replaced in any case.
+            // Existing keys are always replaced.
             b"merge" => {}
             b"noflush" => parsed.keeps_keys = true,
             b"nosave" => parsed.skips_save = true,
@@ -152,8 +152,8 @@ fn reload(ctx: &mut Context<'_, '_>, options: Rest<'_>) -> Done {
     ctx.weigh(usize::MAX)?;
     let kernel = ctx.kernel;
     let now_ms = ctx.now_ms;
-    let Some(locks) = ctx.apart() else { return Err(CommandError::NOT_WITHIN) };
-    // It may have become a replica meanwhile, or be about to.
+    let Some(locks) = ctx.unlocked() else { return Err(CommandError::NOT_WITHIN) };
+    // The server may have become a replica meanwhile, or be about to.
     let hands_over = || kernel.role.following().is_some_and(|following| following.hands_over);
     let may_change = || !kernel.role.is_read_only() && !hands_over();
     let done = {
@@ -183,16 +183,16 @@ fn listpack(ctx: &mut Context<'_, '_>, [key]: [&[u8]; 1]) -> Done {
     })
 }
 
-/// Memory that a key takes at least, with its place in the index.
+/// Minimum memory of a key, with its entry in the index.
 const KEY_BYTES_MIN: u64 = 64;
 
 const TOO_MANY: CommandError =
     CommandError::new("ERR so many keys do not fit into the memory of this machine");
 
-/// What is never read.
+/// Error that nobody reads.
 const ENDED: CommandError = CommandError::new("ERR the connection has ended");
 
-/// Many keys are made apart from the workers, until there are all of them or `CLIENT KILL` ends the connection.
+/// Creates many keys on another thread than a worker. It stops when `CLIENT KILL` closes the connection.
 fn populate(ctx: &mut Context<'_, '_>, [count]: [&[u8]; 1], options: Rest<'_>) -> Done {
     if options.len() > 2 {
         return Err(CommandError::subcommand_syntax(ctx.call.word(1), "debug"));
@@ -223,11 +223,11 @@ fn populate(ctx: &mut Context<'_, '_>, [count]: [&[u8]; 1], options: Rest<'_>) -
             value.resize(size as usize, 0);
         }
         ctx.reach(&name)?;
-        // It may have become a replica meanwhile.
+        // The server may have become a replica meanwhile.
         if ctx.kernel.role.is_read_only() {
             return Err(CommandError::REPLICA_IS_READ_ONLY);
         }
-        ctx.judge_again_as(Access::CHANGE)()?;
+        ctx.check_again_as(Access::CHANGE)()?;
         let (mut db, key, _) = ctx.open(&name);
         if db.peek(key).is_none() {
             db.set(key, &value, Expiry::Never)?;
@@ -243,10 +243,10 @@ fn object(ctx: &mut Context<'_, '_>, [key]: [&[u8]; 1], _: Rest<'_>) -> Done {
     let idle = db.idle_seconds(key).unwrap_or(0);
     let Some(entry) = db.peek(key) else { return Err(CommandError::NO_SUCH_KEY) };
     let (encoding, len) = (entry.encoding(), entry.string_len());
-    let place = if entry.is_spilled() { " on_disk:1" } else { "" };
+    let position = if entry.is_spilled() { " on_disk:1" } else { "" };
     reply.simple(&format!(
         "Value at:0x0 refcount:1 encoding:{encoding} serializedlength:{len} lru:0 \
-         lru_seconds_idle:{idle}{place}"
+         lru_seconds_idle:{idle}{position}"
     ));
     Ok(())
 }
@@ -255,7 +255,7 @@ fn sleep(ctx: &mut Context<'_, '_>, [seconds]: [&[u8]; 1]) -> Done {
     let seconds = number::parse_f64(seconds).ok_or(CommandError::NOT_A_FLOAT)?;
     let duration = Duration::try_from_secs_f64(seconds).map_err(|_| CommandError::OUT_OF_RANGE)?;
     if !duration.is_zero() {
-        // No worker sleeps, and no shard is held.
+        // No worker sleeps, and no shard is locked meanwhile.
         ctx.weigh(usize::MAX)?;
     }
     std::thread::sleep(duration);
@@ -266,7 +266,7 @@ fn sleep(ctx: &mut Context<'_, '_>, [seconds]: [&[u8]; 1]) -> Done {
 fn set_active_expire(ctx: &mut Context<'_, '_>, [on]: [&[u8]; 1]) -> Done {
     let on = integer(on)? != 0;
     if ctx.is_within() {
-        // The reaper needs the shards, to end what it is at.
+        // The reaper needs the shards to finish its work.
         return Err(CommandError::NOT_WITHIN);
     }
     ctx.kernel.set_active_expiry(on).map_err(|error| CommandError::text(format!("ERR {error}")))?;
@@ -285,7 +285,7 @@ fn string_match(ctx: &mut Context<'_, '_>, [len, pattern]: [&[u8]; 2]) -> Done {
     Ok(())
 }
 
-/// What clients expect `DEBUG PROTOCOL double` to be.
+/// Value that clients expect from `DEBUG PROTOCOL double`.
 #[expect(clippy::approx_constant, reason = "it is this number and not pi")]
 const DOUBLE: f64 = 3.141;
 
@@ -311,7 +311,7 @@ fn protocol(ctx: &mut Context<'_, '_>, [kind]: [&[u8]; 1]) -> Done {
                 reply.boolean(n == 1);
             }
         }
-        // Without a type for the attribute, only the reply itself is left.
+        // RESP2 has no attributes, so only the reply itself is sent.
         b"attrib" if reply.proto() == Proto::Resp2 => {
             reply.bulk(b"Some real reply following the attribute");
         }

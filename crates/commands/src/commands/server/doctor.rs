@@ -1,35 +1,35 @@
-//! The findings of MEMORY DOCTOR and LATENCY DOCTOR, each with its figures and a remedy.
+//! Findings of MEMORY DOCTOR and LATENCY DOCTOR, each with its figures and a remedy.
 //!
-//! A finding is a threshold on measured figures. Each threshold is a constant with its reason. A server with little
-//! data gets no findings about ratios, which mean nothing then.
+//! A finding compares measured figures with a threshold. Each threshold is a constant with its reason. A server with
+//! little data gets no findings about ratios, which mean nothing then.
 
 use crate::latency::LatencyMonitor;
 use crate::memory::{MemoryReport, human};
 
-/// Below this much data, ratios are noise.
+/// Minimum amount of data; below it, ratios are noise.
 const DATA_MIN: usize = 5 << 20;
 
-/// Resident memory relative to what is in use: allocators of this kind stay below it unless much was freed.
+/// Maximum of resident memory divided by used memory. Allocators of this kind exceed it only after much was freed.
 const FRAGMENTATION_MAX: f64 = 1.4;
 
-/// The same in bytes: less is not worth a purge.
+/// Minimum of fragmentation in bytes; less is not worth a purge.
 const FRAGMENTATION_BYTES_MIN: i64 = 10 << 20;
 
-/// Peak relative to present use, from which on resident memory may tell of the past.
+/// Peak divided by present use at which resident memory may reflect the past.
 const PEAK_MAX: f64 = 1.5;
 
-/// Bytes a client on average: a connection that waits for requests has less than a kilobyte.
+/// Maximum bytes of a client on average. An idle connection has less than a kilobyte.
 const CLIENT_BYTES_MAX: usize = 200 << 10;
 
-/// Of the files with spilled values, the part that is still needed at least; compaction aims higher.
+/// Minimum part of the spill files that is still needed; compaction keeps more.
 const SPILL_LIVE_MIN: f64 = 0.3;
 
-/// What MEMORY DOCTOR knows besides the report.
+/// Figures for MEMORY DOCTOR besides the report.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct Around {
     /// Connected clients.
     pub(super) clients: usize,
-    /// Whether keys are evicted or spilled when memory is full.
+    /// True if keys are evicted or spilled when memory is full.
     pub(super) makes_room: bool,
     /// Values on disk, if there are any.
     pub(super) spill: Option<Spill>,
@@ -38,17 +38,17 @@ pub(super) struct Around {
 /// Figures of spilled values.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct Spill {
-    /// Reads so far.
+    /// Number of reads.
     pub(super) reads: u64,
-    /// Of these, those that held a shard.
+    /// Reads with a shard locked.
     pub(super) late: u64,
     /// Bytes of the files.
     pub(super) disk: u64,
-    /// Of these, those still needed.
+    /// Bytes still needed.
     pub(super) live: u64,
 }
 
-/// What is to be said of memory.
+/// Returns the findings about memory.
 pub(super) fn of_memory(report: &MemoryReport, around: &Around) -> String {
     let data = report.used().saturating_sub(report.startup);
     let mut findings = Vec::new();
@@ -170,7 +170,7 @@ fn spill(spill: &Spill) -> Vec<String> {
     findings
 }
 
-/// What LATENCY DOCTOR knows besides the monitor.
+/// Figures for LATENCY DOCTOR besides the monitor.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Terms {
     /// `latency-monitor-threshold` in milliseconds; 0 if it is off.
@@ -181,10 +181,10 @@ pub(super) struct Terms {
     pub(super) slowlog_len: usize,
 }
 
-/// A threshold of so many milliseconds finds few of the moments that users notice.
+/// Maximum useful threshold in milliseconds. A higher one misses most moments that users notice.
 const THRESHOLD_MS_MAX: u64 = 500;
 
-/// What is to be said of latency.
+/// Returns the findings about latency.
 pub(super) fn of_latency(monitor: &LatencyMonitor, terms: Terms, now_seconds: i64) -> String {
     let Terms { threshold_ms, slowlog_micros, slowlog_len } = terms;
     let mut lines = Vec::new();
@@ -214,7 +214,7 @@ pub(super) fn of_latency(monitor: &LatencyMonitor, terms: Terms, now_seconds: i6
     lines.join("\n") + "\n"
 }
 
-/// What is to be said without the monitor.
+/// Returns the findings without the monitor.
 fn off(slowlog_micros: i64, slowlog_len: usize) -> String {
     let slow = match slowlog_len {
         0 => String::new(),
@@ -228,7 +228,7 @@ fn off(slowlog_micros: i64, slowlog_len: usize) -> String {
     )
 }
 
-/// What helps against spikes of an event.
+/// Returns advice against spikes of an event.
 fn advice(event: &str, terms: Terms) -> &'static str {
     let is_blind =
         terms.slowlog_micros < 0 || terms.slowlog_micros as u64 / 1000 > terms.threshold_ms;
@@ -299,7 +299,7 @@ mod tests {
     fn a_healthy_server_has_no_findings() {
         assert!(said(&report(100)).starts_with("There is hardly any data"));
         assert_eq!(said(&report(GIB)), "Memory looks fine.\n");
-        // Ratios of a server without data say nothing.
+        // Ratios mean nothing on a server without data.
         let empty = MemoryReport { resident: 100 << 20, peak: GIB, ..report(100) };
         assert!(said(&empty).starts_with("There is hardly any data"));
     }

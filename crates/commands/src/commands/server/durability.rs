@@ -24,7 +24,7 @@ pub(super) static COMMANDS: &[Defined] = &[
         ),
     Defined::new("waitaof", Group::Generic, exactly!(wait))
         .flags(Flags::BLOCKING)
-        .locks(Scope::Apart)
+        .locks(Scope::Unlocked)
         .categories(&["connection"])
         .tips(&["request_policy:all_shards", "response_policy:agg_min"])
         .since("7.2.0", "O(1)")
@@ -60,8 +60,8 @@ fn compact(ctx: &mut Context<'_, '_>) -> Done {
     Ok(())
 }
 
-/// Without a timeout and replicas it replies at once that the log is on the device, and keeps the reply back until it
-/// is, so that a pipeline goes on. Otherwise the session waits.
+/// Waits for the log. Without a timeout and replicas, the reply is written at once and sent when the log is on the
+/// device, so that a pipeline goes on. Otherwise the connection waits.
 fn wait(ctx: &mut Context<'_, '_>, [numlocal, numreplicas, timeout]: [&[u8]; 3]) -> Done {
     let integer = |text: &[u8]| number::parse_i64(text).ok_or(CommandError::NOT_AN_INTEGER);
     let local = integer(numlocal)?;
@@ -74,14 +74,14 @@ fn wait(ctx: &mut Context<'_, '_>, [numlocal, numreplicas, timeout]: [&[u8]; 3])
     if ctx.kernel.role.is_replica() {
         return Err(CommandError::new("ERR WAITAOF cannot be used with replica instances"));
     }
-    // What this connection did before is in the log, for none of its shards is locked any more.
+    // Earlier writes of this connection are in the log, because none of its shards is locked any more.
     let durable_log = ctx.kernel.durability.durable_log();
     if local > 0 && durable_log.is_none() {
         let text = "ERR WAITAOF cannot be used when numlocal is set but appendonly is disabled.";
         return Err(CommandError::new(text));
     }
     if replicas > 0 || !ctx.mode.may_wait() {
-        // A transaction does not wait, and what it has changed itself goes to the log at its end.
+        // A transaction does not wait, and its own writes go to the log at its end.
         let here = durable_log.map(|durable_log| durable_log.appended());
         let wanted = Wanted::Synced { here, needs_here: local > 0, replicas };
         if let Some(durable_log) = durable_log.filter(|_| local > 0) {

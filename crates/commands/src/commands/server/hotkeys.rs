@@ -13,11 +13,11 @@ use crate::pipeline::{Body, Context, Defined, Done, at_least, no_arguments};
 
 const FLAGS: Flags = Flags::ADMIN.with(Flags::NOSCRIPT);
 
-/// Keys that are found unless COUNT says otherwise, and at most.
+/// Default and maximum number of keys.
 const KEYS_DEFAULT: i64 = 10;
 const KEYS_MAX: i64 = 64;
 
-/// Seconds that DURATION may have at most.
+/// Maximum DURATION in seconds.
 const SECONDS_MAX: i64 = 1_000_000;
 
 const IS_ACTIVE: CommandError =
@@ -191,7 +191,7 @@ fn get(ctx: &mut Context<'_, '_>) -> Done {
     Ok(())
 }
 
-/// A map in an array, in which a node of a cluster has its one element.
+/// Replies with a map in an array, which has one element for each node of a cluster.
 fn write(ctx: &mut Context<'_, '_>, report: &Report) {
     let Wanted { cpu, net, sample, .. } = report.wanted;
     let milliseconds = |seconds: f64| (seconds * 1000.0) as i64;
@@ -202,7 +202,7 @@ fn write(ctx: &mut Context<'_, '_>, report: &Report) {
     reply.int(report.is_active.into());
     reply.bulk(b"sample-ratio");
     reply.int(sample.into());
-    // All slots are looked at.
+    // All slots are included.
     reply.bulk(b"selected-slots");
     reply.array(1);
     reply.array(2);

@@ -170,7 +170,7 @@ fn reset(ctx: &mut Context<'_, '_>, options: Rest<'_>) -> Done {
     Ok(())
 }
 
-/// A bar a sample, tallest for the worst.
+/// Draws a bar for each sample; the worst one is the tallest.
 fn graph(ctx: &mut Context<'_, '_>, [event]: [&[u8]; 1]) -> Done {
     const BARS: [char; 8] = ['▁', '▂', '▃', '▄', '▅', '▆', '▇', '█'];
     let monitor = ctx.kernel.latency.lock();
@@ -228,7 +228,7 @@ fn histogram(ctx: &mut Context<'_, '_>, names: Rest<'_>) -> Done {
     Ok(())
 }
 
-/// Pairs of a bound in microseconds and the calls that stayed below it.
+/// Replies with pairs of a bound in microseconds and the number of calls below it.
 fn cumulative(ctx: &mut Context<'_, '_>, histogram: &[u64]) {
     let used: Vec<_> = histogram.iter().enumerate().filter(|(_, calls)| **calls > 0).collect();
     ctx.reply.map(used.len());

@@ -99,7 +99,7 @@ pub(super) static COMMANDS: &[Defined] = &[Defined::container(
 fn usage(ctx: &mut Context<'_, '_>, [key]: [&[u8]; 1], options: Rest<'_>) -> Done {
     let mut options = Options::of(options);
     while options.take("samples") {
-        // Nothing has to be estimated, so the number does not matter beyond being one.
+        // Nothing is estimated, so the number is only checked.
         let samples = number::parse_i64(options.value()?).ok_or(CommandError::NOT_AN_INTEGER)?;
         if samples < 0 {
             return Err(CommandError::SYNTAX);
@@ -146,7 +146,7 @@ fn purge(ctx: &mut Context<'_, '_>) -> Done {
     Ok(())
 }
 
-/// Names of MEMORY STATS, and of the figures that they show.
+/// Names in MEMORY STATS, and the names of their figures.
 const STATS: &[(&str, &str)] = &[
     ("peak.allocated", "used_memory_peak"),
     ("total.allocated", "used_memory"),

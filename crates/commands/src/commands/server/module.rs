@@ -1,4 +1,4 @@
-//! MODULE: there are none, and none can be loaded.
+//! MODULE: there are no modules, and none can be loaded.
 
 use crate::command::{Flags, Group};
 use crate::commands::help::{help, help_spec};
@@ -7,7 +7,7 @@ use crate::pipeline::{Body, Context, Defined, Done, no_arguments};
 
 const FLAGS: Flags = Flags::ADMIN.with(Flags::NOSCRIPT);
 
-/// Redis' own loader is off unless the configuration asks for it, and then says the same.
+/// Defines a refused subcommand. Redis replies so, too, unless loading is enabled.
 const fn refused(
     name: &'static str,
     arity: i16,

@@ -1,4 +1,4 @@
-//! MONITOR: every command, as it is executed, to the clients that asked for it.
+//! MONITOR: shows every executed command to the clients that asked for it.
 
 use crate::clients::ClientFlags;
 use crate::command::{Flags, Group};

@@ -16,7 +16,7 @@ const OPERATOR: Flags = Flags::ADMIN.with(Flags::NOSCRIPT).with(Flags::NO_ASYNC_
 pub(super) static COMMANDS: &[Defined] = &[
     Defined::new("save", Group::Server, no_arguments!(save))
         .flags(OPERATOR.with(Flags::NO_MULTI))
-        .locks(Scope::Apart)
+        .locks(Scope::Unlocked)
         .since("1.0.0", "O(N) where N is the total number of keys in all databases")
         .doc("", "Saves a snapshot of all databases, and replies when it is on disk.")
         .example(
@@ -29,7 +29,7 @@ pub(super) static COMMANDS: &[Defined] = &[
         ),
     Defined::new("bgsave", Group::Server, many!(bg_save))
         .flags(OPERATOR)
-        .locks(Scope::Apart)
+        .locks(Scope::Unlocked)
         .since("1.0.0", "O(1)")
         .doc("[SCHEDULE]", "Begins to save a snapshot of all databases, and replies at once.")
         .example(
@@ -42,7 +42,7 @@ pub(super) static COMMANDS: &[Defined] = &[
         ),
     Defined::new("backup", Group::Server, at_least!(backup))
         .flags(OPERATOR.with(Flags::NO_MULTI))
-        .locks(Scope::Apart)
+        .locks(Scope::Unlocked)
         .since("Tierce 0.1.0", "O(N) where N is the total number of keys in all databases")
         .doc(
             "path [REPLACE]",
@@ -77,7 +77,7 @@ fn begin(
     backup: Option<Backup>,
 ) -> Result<SaveId, CommandError> {
     let (kernel, now_ms) = (ctx.kernel, ctx.now_ms);
-    let Some(locks) = ctx.apart() else { return Err(CommandError::NOT_WITHIN) };
+    let Some(locks) = ctx.unlocked() else { return Err(CommandError::NOT_WITHIN) };
     if !kernel.has_saver() {
         return Err(CommandError::new(
             "ERR this store was not opened to be saved: nothing writes files",
@@ -90,7 +90,7 @@ fn begin(
     })
 }
 
-/// Only this client waits; others go on while the file is written.
+/// Saves a snapshot. Only this client waits while the file is written.
 fn save(ctx: &mut Context<'_, '_>) -> Done {
     let save_id = begin(ctx, Cause::Foreground, None)?;
     ctx.caller.wait_for(Awaited::Save(save_id));
@@ -101,10 +101,10 @@ fn bg_save(ctx: &mut Context<'_, '_>, options: Rest<'_>) -> Done {
     let mut options = Options::of(options);
     options.take("schedule");
     options.end()?;
-    // SCHEDULE means to wait for the end of a rewrite of the log, of which there is none. Behind
-    // another save nothing is scheduled, in Redis neither.
+    // SCHEDULE has no effect: it means to wait for a rewrite of the log, which is never needed
+    // here. As in Redis, no save is scheduled after another save.
     if ctx.is_within() {
-        // It is begun when the transaction is through: as in Redis.
+        // As in Redis, it begins after the transaction.
         ctx.kernel.persistence.schedule();
         ctx.reply.simple("Background saving scheduled");
         return Ok(());
@@ -119,8 +119,8 @@ fn last_save(ctx: &mut Context<'_, '_>) -> Done {
     Ok(())
 }
 
-/// As with SAVE, only this client waits. Looking at the path takes a few calls of the system,
-/// which an operator's command may.
+/// Writes a backup. As with SAVE, only this client waits. Checking the path takes a few system
+/// calls, which an operator's command may.
 fn backup(ctx: &mut Context<'_, '_>, [path]: [&[u8]; 1], options: Rest<'_>) -> Done {
     let mut options = Options::of(options);
     let install = if options.take("replace") { Install::Replace } else { Install::New };

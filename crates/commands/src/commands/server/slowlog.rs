@@ -9,7 +9,7 @@ use crate::error::CommandError;
 use crate::pipeline::{Context, Defined, Done, many, no_arguments};
 
 const FLAGS: Flags = Flags::ADMIN.with(Flags::LOADING).with(Flags::STALE);
-/// Entries that `SLOWLOG GET` shows when it is not told how many.
+/// Default number of entries that `SLOWLOG GET` shows.
 const SHOWN_DEFAULT: usize = 10;
 
 pub(super) static COMMANDS: &[Defined] = &[Defined::container(

@@ -176,15 +176,15 @@ impl Operation {
     }
 }
 
-/// The sets of several keys, each once; `None` for a key that is not there.
+/// Sets of several keys, without duplicates; `None` for an absent key.
 struct Operands<'a> {
     sets: Vec<Option<&'a Set>>,
-    /// The first is named again. Only a difference is another one then.
+    /// True if the first key is repeated. This matters only to a difference.
     takes_itself_away: bool,
 }
 
 impl<'a> Operands<'a> {
-    /// Fails if one of the keys holds something else than a set.
+    /// Fails if a key holds another type than a set.
     fn of(values: &'a [Option<Value<'_>>], keys: &Distinct<'_>) -> Result<Self, CommandError> {
         let as_set = |value: &'a Option<Value<'_>>| match value {
             None => Ok(None),
@@ -202,7 +202,7 @@ impl<'a> Operands<'a> {
         self.sets.iter().copied()
     }
 
-    /// The members that the operation makes of the sets.
+    /// Returns the members of the result.
     fn members(&self, operation: Operation) -> Vec<Element<'a>> {
         let mut members = Vec::new();
         match operation {
@@ -299,7 +299,7 @@ fn sintercard(ctx: &mut Context<'_, '_>, [numkeys]: [&[u8]; 1], keys: Rest<'_, 1
     keys.count_repeated(ctx)
 }
 
-/// How many members SINTERCARD counts at most; 0 for all.
+/// Parses the maximum number of members that SINTERCARD counts; 0 for all.
 fn limit(mut options: Options<'_>) -> Result<usize, CommandError> {
     let mut limit = 0;
     while options.take("limit") {

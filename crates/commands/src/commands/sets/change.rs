@@ -112,7 +112,7 @@ fn smove(ctx: &mut Context<'_, '_>, [source, destination, member]: [&[u8]; 3]) -
     let mut source = ctx.guard.db(db, from.hash(), now_ms);
     let mut moves = false;
     if is_of_type::<Set>(&mut source, from)? {
-        // Of another type, it is an error even if nothing is to be moved.
+        // A destination of another type is an error even if nothing is moved.
         is_of_type::<Set>(&mut ctx.guard.db(db, to.hash(), now_ms), to)?;
         let mut source = ctx.guard.db(db, from.hash(), now_ms);
         moves = match source.value_to_change(from)? {

@@ -91,7 +91,7 @@ fn spop_some(ctx: &mut Context<'_, '_>, key: &[u8], count: &[u8]) -> Done {
     let scale = ctx.scale();
     let (mut db, key, reply) = ctx.open(key);
     scale.weigh_some(count as usize, &mut db, key)?;
-    // Who writes misses nothing, so this is no read.
+    // This does not count as a read, since a write has no misses.
     let value = db.value_to_change(key)?;
     let collection = match &value {
         None => None,
@@ -101,7 +101,7 @@ fn spop_some(ctx: &mut Context<'_, '_>, key: &[u8], count: &[u8]) -> Done {
     let set = collection.map(|it| Set::of(it).ok_or(Error::WrongType)).transpose()?;
     let len = set.map_or(0, |set| set.len());
     if count as usize >= len {
-        // Nothing is left of it, which one removal says.
+        // Nothing is left, so removing the key is enough.
         reply.set(len);
         set.into_iter().flat_map(|set| set.iter()).for_each(|member| reply.element(member));
         if db.remove(key) {

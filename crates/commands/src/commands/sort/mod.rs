@@ -1,9 +1,9 @@
 //! SORT and SORT_RO: sort the elements of a list, set or sorted set, optionally by the values of other
 //! keys.
 //!
-//! Elements are copied, and sorted with their weights beside them. BY and GET patterns read other keys, whose names
-//! are built from the elements. A short command has all shards locked then, because the elements decide which
-//! ones are needed; a long one reads these keys in turns (`Lookup`).
+//! Elements are copied, and sorted together with their weights. BY and GET patterns read other keys, whose names are
+//! built from the elements. A short command locks all shards then, because the elements decide which ones are needed;
+//! a long one reads these keys in turns (`Lookup`).
 
 mod options;
 mod order;
@@ -114,7 +114,7 @@ static SORTS: &[Defined] = &[
     ),
 ];
 
-/// All shards if other keys than those named are read.
+/// Returns all shards if other keys than those named are read.
 fn scope(arguments: Rest<'_>) -> Scope {
     match SortOptions::parse(Options::of(arguments.from(1)), true) {
         Ok(options) if options.looks_up() => Scope::AllInTurns,
@@ -122,7 +122,7 @@ fn scope(arguments: Rest<'_>) -> Scope {
     }
 }
 
-/// What a command may do.
+/// Access of a command.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Access {
     Any,
@@ -155,7 +155,7 @@ fn run(ctx: &mut Context<'_, '_>, key: &[u8], options: Rest<'_>, access: Access)
     ctx.compute(&[source], make, |ctx, list| store(ctx, destination, list))
 }
 
-/// Only who may read all keys may name some by what they find.
+/// Checks that only users who may read all keys use patterns that name keys.
 fn check_rights(ctx: &Context<'_, '_>, options: &SortOptions<'_>) -> Done {
     let Some(option) = options.names_keys else { return Ok(()) };
     if ctx.caller.rights().allow_all_keys(ctx.command, ctx.call.args(), KeyFlags::READ) {
@@ -165,7 +165,7 @@ fn check_rights(ctx: &Context<'_, '_>, options: &SortOptions<'_>) -> Done {
     Err(CommandError::text(text))
 }
 
-/// With BY or GET patterns that name keys.
+/// Runs a call with BY or GET patterns that name keys.
 fn run_with_lookups(
     ctx: &mut Context<'_, '_>,
     source: Key<'_>,
@@ -201,7 +201,7 @@ fn store(ctx: &mut Context<'_, '_>, destination: Key<'_>, list: List) -> Done {
 /// Elements to sort, or those to reply with.
 struct Elements {
     all: Vec<Vec<u8>>,
-    /// Whether they are in their final order, and only those that LIMIT leaves.
+    /// True if they are in their final order and LIMIT is applied.
     is_final: bool,
 }
 
@@ -253,10 +253,11 @@ fn elements_of(
     Ok(Elements { all, is_final })
 }
 
-/// What SORT replies or stores.
+/// Result of SORT.
 struct Sorted {
     elements: Vec<Vec<u8>>,
-    /// With GET in the place of the elements: what its patterns have found, those for the first element first.
+    /// With GET, the values that its patterns have found, instead of the elements. Those for the first element come
+    /// first.
     found: Option<Vec<Option<Vec<u8>>>>,
 }
 
@@ -285,7 +286,7 @@ impl Sorted {
         }
     }
 
-    /// The list that STORE makes; what GET does not find is an empty string there.
+    /// Creates the list for STORE. A value that GET does not find is an empty string there.
     fn list(&self, limits: &Limits) -> List {
         let mut list = List::new();
         match &self.found {

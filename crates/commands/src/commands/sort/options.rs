@@ -1,4 +1,4 @@
-//! The options of SORT.
+//! Options of SORT.
 
 use std::ops::Range;
 
@@ -8,19 +8,19 @@ use crate::commands::options::integer;
 use crate::error::CommandError;
 
 pub(super) struct SortOptions<'a> {
-    /// Whose values are sorted by, instead of the elements.
+    /// Pattern of BY, whose values determine the order.
     pub(super) by: Option<Pattern<'a>>,
-    /// BY with a name that is no pattern: the elements stay in the order in which they are.
+    /// True after BY with a name that is no pattern: the elements keep their order.
     pub(super) keeps_order: bool,
-    /// What to reply for each element, instead of the element.
+    /// Patterns of GET, whose values are the reply.
     pub(super) get: Vec<Pattern<'a>>,
     pub(super) is_descending: bool,
-    /// Whether to compare bytes and not numbers.
+    /// True to compare bytes and not numbers.
     pub(super) is_alpha: bool,
     pub(super) store: Option<&'a [u8]>,
-    /// The first option that may name keys by the elements: `BY` or `GET`.
+    /// First option that may name keys by the elements: `BY` or `GET`.
     pub(super) names_keys: Option<&'static str>,
-    /// How many elements to skip and to reply; fewer than 0 for all.
+    /// Number of elements to skip and to reply; negative for all.
     limit: (i64, i64),
 }
 
@@ -48,7 +48,7 @@ impl<'a> SortOptions<'a> {
                 b"store" if may_store => parsed.store = Some(options.value()?),
                 b"by" => {
                     let pattern = Pattern::parse(options.value()?);
-                    // Once said, this holds whatever other BY there is.
+                    // Once set, this holds whatever another BY says.
                     parsed.keeps_order |= matches!(pattern, Pattern::Constant | Pattern::Element);
                     if matches!(pattern, Pattern::Key { .. }) {
                         parsed.names_keys.get_or_insert("BY");
@@ -65,14 +65,14 @@ impl<'a> SortOptions<'a> {
         Ok(parsed)
     }
 
-    /// Whether other keys than those named are read.
+    /// Returns true if other keys than those named are read.
     pub(super) fn looks_up(&self) -> bool {
         let is_key = |pattern: &Pattern<'_>| matches!(pattern, Pattern::Key { .. });
         let by = self.by.as_ref().filter(|_| !self.keeps_order);
         by.is_some_and(is_key) || self.get.iter().any(is_key)
     }
 
-    /// Which of `len` sorted elements LIMIT leaves.
+    /// Returns the range of LIMIT among `len` sorted elements.
     pub(super) fn range(&self, len: usize) -> Range<usize> {
         let (start, count) = self.limit;
         let start = usize::try_from(start).unwrap_or(0).min(len);

@@ -1,4 +1,4 @@
-//! Putting elements in order.
+//! Sorting of elements.
 
 use std::cmp::Ordering;
 use std::slice;
@@ -10,16 +10,16 @@ use super::options::SortOptions;
 use super::pattern::Lookup;
 use crate::error::CommandError;
 
-/// What an element is sorted by.
+/// Sort key of an element.
 enum Weight {
     Number(f64),
-    /// What BY found.
+    /// Value found by BY.
     Text(Option<Vec<u8>>),
-    /// The bytes of the element.
+    /// Bytes of the element.
     Element,
 }
 
-/// Sorts, and leaves what LIMIT leaves.
+/// Sorts the elements and applies LIMIT.
 pub(super) fn sort(
     elements: Elements,
     options: &SortOptions<'_>,
@@ -28,7 +28,7 @@ pub(super) fn sort(
     if elements.is_final {
         return Ok(elements.all);
     }
-    // A set that is stored is sorted even if BY says otherwise: its own order is by chance.
+    // A set that is stored is sorted despite BY, since its own order is random.
     let by = options.by.as_ref().filter(|_| !options.keeps_order);
     let all = elements.all;
     let weighted: Result<Vec<_>, CommandError> = match by {
@@ -45,7 +45,7 @@ pub(super) fn sort(
         let order = order(a, b);
         if options.is_descending { order.reverse() } else { order }
     };
-    // Only those that are wanted have to be sorted, once they are in front.
+    // Only the wanted elements are sorted, after they are moved to the front.
     if range.end > 0 && range.end < weighted.len() {
         weighted.select_nth_unstable_by(range.end - 1, compare);
         weighted.truncate(range.end);
@@ -55,7 +55,7 @@ pub(super) fn sort(
     Ok(weighted.drain(range.start..).map(|(_, element)| element).collect())
 }
 
-/// Without BY.
+/// Returns the sort key without BY.
 fn weight(element: &[u8], options: &SortOptions<'_>) -> Result<Weight, CommandError> {
     match options.keeps_order || options.is_alpha {
         true => Ok(Weight::Element),
@@ -63,7 +63,7 @@ fn weight(element: &[u8], options: &SortOptions<'_>) -> Result<Weight, CommandEr
     }
 }
 
-/// By what BY has found.
+/// Returns the sort key for a value found by BY.
 fn weight_found(found: Option<Vec<u8>>, options: &SortOptions<'_>) -> Result<Weight, CommandError> {
     match found {
         found if options.is_alpha => Ok(Weight::Text(found)),
@@ -72,8 +72,8 @@ fn weight_found(found: Option<Vec<u8>>, options: &SortOptions<'_>) -> Result<Wei
     }
 }
 
-/// The number that a text stands for, which may begin with spaces. An empty one is zero. What stands
-/// behind a zero byte does not count, as in Redis.
+/// Parses a number, which may begin with spaces. An empty text is zero. As in Redis, text after a
+/// zero byte is ignored.
 fn number_of(text: &[u8]) -> Result<Weight, CommandError> {
     const NO_NUMBER: CommandError =
         CommandError::new("ERR One or more scores can't be converted into double");
@@ -84,7 +84,7 @@ fn number_of(text: &[u8]) -> Result<Weight, CommandError> {
     number::parse_f64(text.trim_ascii_start()).map(Weight::Number).ok_or(NO_NUMBER)
 }
 
-/// By weight; those of equal numbers by their bytes.
+/// Compares by sort key; equal numbers compare by the bytes of their elements.
 fn order((a, first): &(Weight, Vec<u8>), (b, second): &(Weight, Vec<u8>)) -> Ordering {
     match (a, b) {
         (Weight::Number(a), Weight::Number(b)) => {

@@ -1,4 +1,4 @@
-//! Patterns of BY and GET, and the values that they stand for.
+//! Patterns of BY and GET, and their values.
 
 use tierce_collections::Hash;
 use tierce_keyspace::{DbIndex, Error, IntText, KeyHash, Value};
@@ -6,18 +6,18 @@ use tierce_keyspace::{DbIndex, Error, IntText, KeyHash, Value};
 use crate::error::CommandError;
 use crate::pipeline::Guard;
 
-/// What to look up for an element.
+/// Pattern of the value to look up for an element.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) enum Pattern<'a> {
     /// `#`: the element itself.
     Element,
-    /// Without a placeholder for the element, a name means nothing.
+    /// A name without a placeholder for the element, which has no value.
     Constant,
-    /// The element stands between these in the name of a key.
+    /// A key, whose name has the element between these parts.
     Key {
         before: &'a [u8],
         behind: &'a [u8],
-        /// The key is a hash, and this field of it is meant.
+        /// Field, if the key is a hash.
         field: Option<&'a [u8]>,
     },
 }
@@ -41,7 +41,7 @@ impl<'a> Pattern<'a> {
         }
     }
 
-    /// The name of the key that it means at an element; empty if it means none.
+    /// Returns the name of its key for an element; empty if there is none.
     fn name(&self, element: &[u8]) -> Vec<u8> {
         match self {
             Pattern::Key { before, behind, .. } => [before, element, behind].concat(),
@@ -50,15 +50,15 @@ impl<'a> Pattern<'a> {
     }
 }
 
-/// So many keys are read while a shard is held, or fewer with so many bytes: about 100 microseconds.
+/// Upper bounds, in keys and bytes, of the reads under one shard lock: about 100 microseconds.
 const TURN_KEYS: usize = if cfg!(test) { 2 } else { 256 };
 const TURN_BYTES: usize = 64 * 1024;
 
 /// Reads the keys that patterns name.
 ///
-/// If all shards are locked, it finds them so. Otherwise it locks them in turns: it goes through the keys shard by
-/// shard, and others have theirs after every few. Each key is read at a moment of its own then, except that all
-/// fields that one call asks of a hash are of one moment.
+/// If all shards are locked already, it uses these locks. Otherwise it locks them in turns: it reads the keys shard
+/// by shard, and unlocks after every few so that others get in. Each key is read at its own moment then, except that
+/// all fields that one call reads of a hash are consistent.
 pub(super) struct Lookup<'m, 'l, 'k>(Option<Reader<'m, 'l, 'k>>);
 
 struct Reader<'m, 'l, 'k> {
@@ -72,13 +72,13 @@ impl<'m, 'l, 'k> Lookup<'m, 'l, 'k> {
         Self(Some(Reader { guard, db, now_ms }))
     }
 
-    /// For patterns that name no key.
+    /// Creates a lookup for patterns that name no key.
     pub(super) fn of_nothing() -> Self {
         Self(None)
     }
 
-    /// The value that each pattern has for each element, all of the first element first; `None` if that is not there,
-    /// or of another type. A value that is there and cannot be read from disk is an error.
+    /// Returns the value of each pattern for each element; all values of the first element come first. `None` if the
+    /// value is absent or of another type. A value that cannot be read from disk is an error.
     pub(super) fn find_all(
         &mut self,
         patterns: &[Pattern<'_>],
@@ -110,7 +110,7 @@ impl<'m, 'l, 'k> Lookup<'m, 'l, 'k> {
 }
 
 impl Reader<'_, '_, '_> {
-    /// Reads the values of calls, which are given by their keys and numbers, into their places.
+    /// Reads the values of calls, given by their keys and numbers, into their positions.
     fn read_all<'c>(
         &mut self,
         mut keys: Vec<(KeyHash, usize)>,
@@ -118,7 +118,7 @@ impl Reader<'_, '_, '_> {
         found: &mut [Option<Vec<u8>>],
     ) -> Result<(), CommandError> {
         if self.guard.takes_turns() {
-            // Those of a shard together, and those of a key.
+            // Groups the keys of a shard, and equal keys.
             keys.sort_unstable();
         }
         let (mut before, mut read, mut bytes) = (None, 0, 0);

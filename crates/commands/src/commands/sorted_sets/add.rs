@@ -66,7 +66,7 @@ fn zadd(ctx: &mut Context<'_, '_>, [key]: [&[u8]; 1], arguments: Rest<'_, 2>) ->
     let pairs = arguments.rest().groups().filter(|pairs| pairs.len() > 0);
     let pairs = pairs.ok_or(CommandError::SYNTAX)?;
     options.check(pairs.len())?;
-    // All scores have to be right before the first one is set.
+    // All scores must be valid before the first one is set.
     let scored = |[score, member]: [_; 2]| match parse_f64(score) {
         Some(score) => Ok((score, member)),
         None => Err(CommandError::NOT_A_FLOAT),
@@ -76,7 +76,7 @@ fn zadd(ctx: &mut Context<'_, '_>, [key]: [&[u8]; 1], arguments: Rest<'_, 2>) ->
 }
 
 fn zincrby(ctx: &mut Context<'_, '_>, [key, increment, member]: [&[u8]; 3]) -> Done {
-    // Redis looks for the options of ZADD here, too, and so a wrong increment can be a wrong option.
+    // Redis parses options of ZADD here, too, so a wrong increment can be a wrong option.
     let mut options = AddOptions { increments: true, ..AddOptions::default() };
     if options.take(increment) {
         return Err(CommandError::SYNTAX);
@@ -85,12 +85,12 @@ fn zincrby(ctx: &mut Context<'_, '_>, [key, increment, member]: [&[u8]; 3]) -> D
     set_scores(ctx, key, options, &[(increment, member)])
 }
 
-/// What may happen to scores, and what is replied.
+/// Options: conditions for changes, and the kind of reply.
 #[derive(Debug, Clone, Copy, Default)]
 pub(in crate::commands) struct AddOptions {
     /// NX: only new members.
     pub(in crate::commands) only_new: bool,
-    /// XX: only members that are there.
+    /// XX: only existing members.
     pub(in crate::commands) only_present: bool,
     /// GT: only greater scores.
     only_greater: bool,
@@ -98,11 +98,11 @@ pub(in crate::commands) struct AddOptions {
     only_lower: bool,
     /// CH: the reply counts changed members, too.
     pub(in crate::commands) counts_changed: bool,
-    /// INCR: the number is added to the score.
+    /// INCR: adds the number to the score.
     increments: bool,
 }
 
-/// What becomes of a member.
+/// Effect on a member.
 #[derive(Debug, Clone, Copy)]
 enum Outcome {
     Skipped,
@@ -112,9 +112,9 @@ enum Outcome {
 }
 
 impl AddOptions {
-    /// Takes in an option; `false` if it is none.
+    /// Applies an option; returns `false` if the word is none.
     fn take(&mut self, word: &[u8]) -> bool {
-        // Scores begin like this nearly always, and no option does.
+        // Nearly all scores begin like this, and no option does.
         if word.first().is_none_or(|first| first.is_ascii_digit() || *first == b'-') {
             return false;
         }
@@ -152,7 +152,7 @@ impl AddOptions {
         Ok(())
     }
 
-    /// What becomes of a member with this score or none, for which this number is given.
+    /// Decides the effect on a member. `old` is its score, if any, `given` the argument.
     #[inline]
     fn decide(self, old: Option<f64>, given: f64) -> Result<Outcome, CommandError> {
         let Some(old) = old else {
@@ -171,7 +171,7 @@ impl AddOptions {
         Ok(if score == old { Outcome::Same(score) } else { Outcome::Changed(score) })
     }
 
-    /// Does it.
+    /// Applies the effect.
     #[inline]
     fn apply(
         self,
@@ -191,7 +191,7 @@ impl AddOptions {
     }
 }
 
-/// Gives members of a key their scores and replies.
+/// Sets the scores of members of a key and replies.
 pub(in crate::commands) fn set_scores(
     ctx: &mut Context<'_, '_>,
     key: &[u8],

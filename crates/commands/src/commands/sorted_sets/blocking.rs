@@ -1,4 +1,4 @@
-//! BZPOPMIN, BZPOPMAX and BZMPOP: the commands without the B, which wait while the sorted set is
+//! BZPOPMIN, BZPOPMAX and BZMPOP: the commands without the B, but they wait while the sorted set is
 //! empty.
 
 use tierce_collections::SortedSet;

@@ -1,4 +1,4 @@
-//! The ends of ranges, as clients write them.
+//! Bounds of ranges as arguments.
 
 use tierce_collections::{MemberBound, ScoreBound};
 use tierce_wire::number::parse_f64;
@@ -8,7 +8,7 @@ use crate::error::CommandError;
 const NO_SCORE: CommandError = CommandError::new("ERR min or max is not a float");
 const NO_MEMBER: CommandError = CommandError::new("ERR min or max not valid string range item");
 
-/// An end of a range of scores: a number, which belongs to the range unless `(` stands before it.
+/// Parses a bound of scores: a number, which is inclusive unless it follows `(`.
 pub(super) fn score(arg: &[u8]) -> Result<ScoreBound, CommandError> {
     match arg {
         [b'(', number @ ..] => Ok(ScoreBound::Excluded(lenient(number)?)),
@@ -16,19 +16,19 @@ pub(super) fn score(arg: &[u8]) -> Result<ScoreBound, CommandError> {
     }
 }
 
-/// A number in the spelling of `strtod`, which passes over leading blanks and reads nothing as 0.
+/// Parses a number like `strtod`, which skips leading blanks and reads nothing as 0.
 fn lenient(number: &[u8]) -> Result<f64, CommandError> {
     let is_blank = |byte: &u8| matches!(byte, b' ' | b'\t'..=b'\r');
     let blanks = number.iter().take_while(|byte| is_blank(byte)).count();
     match &number[blanks..] {
-        // Only without blanks: with them there is no number to end behind.
+        // This holds only without blanks: `strtod` finds no number after them.
         [] if blanks == 0 => Ok(0.0),
         number => parse_f64(number).ok_or(NO_SCORE),
     }
 }
 
-/// An end of a range of members: `[` or `(` and a member, which belongs to the range or does not, or
-/// `-` or `+` for the lowest and highest.
+/// Parses a bound of members: `[` (inclusive) or `(` (exclusive) and a member, or `-` or `+` for
+/// the lowest and highest.
 pub(super) fn member(arg: &[u8]) -> Result<MemberBound<'_>, CommandError> {
     match arg {
         b"-" => Ok(MemberBound::Lowest),

@@ -217,7 +217,7 @@ pub(super) static COMMANDS: &[Defined] = &[
     ),
 ];
 
-/// What is made of the sets.
+/// Operation on the sets.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Operation {
     Union,
@@ -225,7 +225,7 @@ enum Operation {
     Difference,
 }
 
-/// What becomes of the scores of a member that is in several sets.
+/// Aggregation of the scores of a member that is in several sets.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Aggregate {
     Sum,
@@ -245,7 +245,7 @@ impl Aggregate {
 
     fn of(self, left: f64, right: f64) -> f64 {
         match self {
-            // Infinities of either sign cancel out.
+            // The sum of opposite infinities is 0.
             Self::Sum => number_or_zero(left + right),
             Self::Min => {
                 if right < left {
@@ -269,7 +269,7 @@ fn number_or_zero(score: f64) -> f64 {
     if score.is_nan() { 0.0 } else { score }
 }
 
-/// Which options a command has.
+/// Form of a command, which determines its options.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum OptionsOf {
     Reply(Operation),
@@ -277,14 +277,14 @@ enum OptionsOf {
     Cardinality,
 }
 
-/// The arguments behind the keys.
+/// Arguments after the keys.
 #[derive(Debug)]
 struct Combination {
-    /// A factor for the scores of each set.
+    /// Factor for the scores of each set.
     weights: Vec<f64>,
     aggregate: Aggregate,
     with_scores: bool,
-    /// Count no further; 0 for no limit.
+    /// Upper bound of the count; 0 for no limit.
     limit: usize,
 }
 
@@ -330,9 +330,9 @@ fn weight(arg: &[u8]) -> Result<f64, CommandError> {
 /// One of the sets.
 #[derive(Clone, Copy)]
 enum Source<'a> {
-    /// There is no such key.
+    /// The key does not exist.
     Nothing,
-    /// Members of a plain set have a score of 1.
+    /// A plain set, whose members have a score of 1.
     Plain(&'a Set),
     Scored(&'a SortedSet),
 }
@@ -366,7 +366,7 @@ impl<'a> Source<'a> {
         }
     }
 
-    /// Shows all members until `visit` has enough.
+    /// Calls `visit` with each member until it breaks.
     fn each(self, mut visit: impl FnMut(&[u8], f64) -> ControlFlow<()>) {
         let mut text = IntText::new();
         let mut show = |member: Element<'_>, score| visit(member.bytes(&mut text), score);
@@ -383,12 +383,12 @@ impl<'a> Source<'a> {
 struct Operand<'a> {
     source: Source<'a>,
     weight: f64,
-    /// The same for operands of the same key.
+    /// Number that operands of one key share.
     place: usize,
 }
 
 impl Operand<'_> {
-    /// A score with the weight. An infinity times 0 is 0, so that the order of operands does not matter.
+    /// Multiplies a score by the weight. An infinity times 0 is 0, so that the order of operands does not matter.
     fn weighted(&self, score: f64) -> f64 {
         number_or_zero(self.weight * score)
     }
@@ -397,8 +397,7 @@ impl Operand<'_> {
 /// All operands, in the order of the arguments.
 type Operands<'a> = Vec<Operand<'a>>;
 
-/// Smaller ones first: the order in which scores are added up, and the smallest one bounds an
-/// intersection.
+/// Sorts by size, smallest first. Scores are added in this order, and the smallest set bounds an intersection.
 fn by_len(mut operands: Operands<'_>) -> Operands<'_> {
     operands.sort_by_key(|operand| operand.source.len());
     operands
@@ -418,8 +417,8 @@ fn union(operands: Operands<'_>, aggregate: Aggregate, limits: &PackedLimits) ->
     made
 }
 
-/// Shows the members that are in all sets, with their scores. Looks into each set once for a member, however often it
-/// is named.
+/// Calls `visit` with the members that are in all sets, and their scores. Each set is searched once for a member,
+/// even if it is named several times.
 fn intersect(
     operands: Operands<'_>,
     aggregate: Aggregate,
@@ -427,7 +426,7 @@ fn intersect(
 ) {
     let operands = by_len(operands);
     let Some((smallest, others)) = operands.split_first() else { return };
-    // By place: the score of the member at hand, and of which member it is.
+    // Indexed by place: the score of the current member, and the number of that member.
     let mut scores = vec![(0.0, 0_usize); operands.len()];
     let mut number = 0;
     smallest.source.each(|member, score| {
@@ -497,7 +496,7 @@ impl Operation {
     }
 }
 
-/// Takes the keys, which the argument before them counts.
+/// Takes the keys, whose number is the argument before them.
 fn take_keys<'a>(arguments: &mut Options<'a>, name: &str) -> Result<Rest<'a>, CommandError> {
     let count = integer(arguments.value()?)?;
     if count < 1 {
@@ -508,7 +507,7 @@ fn take_keys<'a>(arguments: &mut Options<'a>, name: &str) -> Result<Rest<'a>, Co
     arguments.many_values(usize::try_from(count).map_err(|_| CommandError::SYNTAX)?)
 }
 
-/// The keys that `arguments` begins with the number of, and the options behind them.
+/// Splits `arguments`, which begin with the number of keys, into keys and options.
 fn split<'a, 'k>(
     ctx: &Context<'_, 'k>,
     arguments: Rest<'a, 2>,
@@ -518,7 +517,7 @@ fn split<'a, 'k>(
     Ok((Distinct::of(&ctx.keys(keys.iter())), options))
 }
 
-/// Gives the sets under keys and the options to `make`.
+/// Calls `make` with the sets and the options.
 fn combine<M>(
     keys: &Distinct<'_>,
     values: &[Option<Value<'_>>],
@@ -527,7 +526,7 @@ fn combine<M>(
     make: impl FnOnce(Operands<'_>, &Combination) -> M,
 ) -> Result<M, CommandError> {
     let sources = values.iter().map(Source::of).collect::<Result<Vec<_>, _>>()?;
-    // A wrong type is reported rather than a wrong option.
+    // A wrong type is reported before a wrong option.
     let options = Combination::parse(options, keys.places.len(), of)?;
     let operands = keys.places.iter().zip(&options.weights);
     let operands =

@@ -1,6 +1,6 @@
 //! Commands on sorted sets.
 
-/// ZADD, which GEOADD is a form of.
+/// ZADD, which is also the base of GEOADD.
 pub(super) mod add;
 mod blocking;
 mod bounds;
@@ -12,7 +12,7 @@ mod read;
 mod remove;
 mod scan;
 
-/// Replies with members and scores, for the places on earth as well.
+/// Replies with members and scores, also used by geospatial commands.
 pub(super) mod scored;
 
 use crate::pipeline::Defined;

@@ -101,7 +101,7 @@ pub(super) static COMMANDS: &[Defined] = &[
         ),
 ];
 
-/// From which end members are taken.
+/// End from which members are taken.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(in crate::commands) enum End {
     Lowest,
@@ -109,7 +109,7 @@ pub(in crate::commands) enum End {
 }
 
 impl End {
-    /// The end that an argument names.
+    /// Parses an end.
     pub(super) fn parse(arg: &[u8]) -> Result<Self, CommandError> {
         if arg.eq_ignore_ascii_case(b"min") {
             Ok(End::Lowest)
@@ -151,7 +151,7 @@ impl End {
         }
     }
 
-    /// The same, each member with its score as a pair.
+    /// Does the same, with each member and its score as a pair.
     pub(super) fn pop_pairs(
         self,
         set: &mut Editor<'_, SortedSet>,
@@ -178,7 +178,7 @@ fn pop_from_key(ctx: &mut Context<'_, '_>, key: &[u8], options: Rest<'_>, end: E
     let scale = ctx.scale();
     let (mut db, key, reply) = ctx.open(key);
     scale.weigh_some(count.unwrap_or(1), &mut db, key)?;
-    // One member and its score are no list of pairs.
+    // Without a count, the reply is not a list of pairs.
     let scores = if count.is_some() { Scores::wanted(true, reply) } else { Scores::Flat };
     let popped = db.edit::<SortedSet, _, CommandError>(key, Missing::Skip, |set| {
         end.pop(set, count.unwrap_or(1), scores, reply);

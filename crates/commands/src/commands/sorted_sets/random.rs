@@ -80,7 +80,7 @@ fn zrandmember(ctx: &mut Context<'_, '_>, [key]: [&[u8]; 1], options: Rest<'_>) 
     Ok(())
 }
 
-/// Replies with `wanted` distinct members; there are at least as many.
+/// Replies with `wanted` distinct members, which must exist.
 fn draw_distinct(
     set: &SortedSet,
     wanted: usize,
@@ -88,7 +88,7 @@ fn draw_distinct(
     scores: Scores,
     reply: &mut Reply<'_>,
 ) {
-    /// So many times as many members are gone through rather than drawn one by one.
+    /// Below this ratio of members to wanted ones, all members are visited instead of drawn.
     const SPARSE: usize = 8;
     scores.begin(reply, wanted);
     if wanted < set.len() / SPARSE {

@@ -186,7 +186,7 @@ pub(super) static COMMANDS: &[Defined] = &[
         ),
 ];
 
-/// What a range is of.
+/// Kind of a range.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum By {
     Rank,
@@ -194,7 +194,7 @@ enum By {
     Member,
 }
 
-/// What a command's name has decided, and what it leaves to its options.
+/// Parts of a query that the command's name fixes. Options decide the rest.
 #[derive(Debug, Clone, Copy)]
 struct Form {
     by: Option<By>,
@@ -203,16 +203,16 @@ struct Form {
 }
 
 impl Form {
-    /// All is left to the options.
+    /// Leaves everything to the options.
     const ANY: Self = Self { by: None, reversed: None, stores: false };
 
-    /// The older commands.
+    /// Creates the form of an older command.
     const fn of(by: By, is_reversed: bool) -> Self {
         Self { by: Some(by), reversed: Some(is_reversed), stores: false }
     }
 }
 
-/// The two ends of a range.
+/// Ends of a range.
 #[derive(Debug, Clone, Copy)]
 enum Ends<'a> {
     Ranks(i64, i64),
@@ -220,19 +220,19 @@ enum Ends<'a> {
     Members(MemberBound<'a>, MemberBound<'a>),
 }
 
-/// A range that is asked for.
+/// A requested range.
 #[derive(Debug, Clone, Copy)]
 struct Query<'a> {
     ends: Ends<'a>,
     is_reversed: bool,
     offset: i64,
-    /// Members at most; any number if it is negative.
+    /// Maximum number of members; negative for any number.
     count: i64,
     with_scores: bool,
 }
 
 impl<'a> Query<'a> {
-    /// Reads the two ends and the options behind them.
+    /// Parses the two ends and the options after them.
     fn parse(
         ends: [&'a [u8]; 2],
         mut options: Options<'_>,
@@ -276,7 +276,7 @@ impl<'a> Query<'a> {
         Ok(Self { ends, is_reversed, offset, count, with_scores })
     }
 
-    /// The ranks of the members that are asked for, counted upwards.
+    /// Returns the ranks of the requested members, in ascending order.
     fn ranks(&self, set: &SortedSet) -> Range<usize> {
         // A negative offset is beyond every end.
         let [offset, count] =
@@ -315,7 +315,7 @@ impl<'a> Query<'a> {
         }
     }
 
-    /// A set of the members.
+    /// Creates a set of the members.
     fn copy(&self, set: &SortedSet, limits: &PackedLimits) -> SortedSet {
         let mut copy = SortedSet::new();
         let mut text = IntText::new();

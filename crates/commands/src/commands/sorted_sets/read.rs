@@ -1,4 +1,4 @@
-//! Reading single members, and counting.
+//! Reads single members, and counts.
 
 use tierce_collections::SortedSet;
 use tierce_wire::resp::Rest;
@@ -164,7 +164,7 @@ fn zrevrank(ctx: &mut Context<'_, '_>, [key, member]: [&[u8]; 2], options: Rest<
     rank(ctx, [key, member], options, |rank, len| len - 1 - rank)
 }
 
-/// Replies with what `count` makes of the rank of a member and the number of members.
+/// Replies with the result of `count`, from the rank of a member and the number of members.
 fn rank(
     ctx: &mut Context<'_, '_>,
     [key, member]: [&[u8]; 2],

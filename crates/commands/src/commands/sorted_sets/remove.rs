@@ -112,7 +112,7 @@ fn zremrangebylex(ctx: &mut Context<'_, '_>, [key, min, max]: [&[u8]; 3]) -> Don
     remove(ctx, key, Event::ZRemRangeByLex, |set| set.ranks_of_members(min, max))
 }
 
-/// Removes the members of the ranks that `ranks` says.
+/// Removes the members with the ranks that `ranks` returns.
 fn remove(
     ctx: &mut Context<'_, '_>,
     key: &[u8],

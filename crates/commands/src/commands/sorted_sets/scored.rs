@@ -5,7 +5,7 @@ use tierce_wire::resp::Proto;
 
 use crate::reply::Reply;
 
-/// Whether and how scores accompany the members.
+/// Format of scores in a reply.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(in crate::commands) enum Scores {
     /// Members only.
@@ -17,7 +17,7 @@ pub(in crate::commands) enum Scores {
 }
 
 impl Scores {
-    /// What a command with WITHSCORES replies with: there are no pairs in RESP2.
+    /// Returns the format for WITHSCORES. RESP2 has no pairs.
     pub(in crate::commands) fn wanted(wanted: bool, reply: &Reply<'_>) -> Self {
         match (wanted, reply.proto()) {
             (false, _) => Self::None,
@@ -26,7 +26,7 @@ impl Scores {
         }
     }
 
-    /// Announces this many members.
+    /// Begins a reply of this many members.
     #[inline]
     pub(in crate::commands) fn begin(self, reply: &mut Reply<'_>, members: usize) {
         reply.array(if self == Self::Flat { 2 * members } else { members });
@@ -43,7 +43,7 @@ impl Scores {
         }
     }
 
-    /// A whole reply.
+    /// Writes a whole reply.
     #[inline]
     pub(in crate::commands) fn all<'e>(
         self,

@@ -1,4 +1,4 @@
-//! XADD, XTRIM: adding entries, and removing the oldest.
+//! XADD, XTRIM: add entries, and remove the oldest.
 
 use tierce_collections::Stream;
 use tierce_collections::stream::{Keep, StreamId, Trim, TrimPrecision};
@@ -85,7 +85,7 @@ pub(super) static COMMANDS: &[Defined] = &[
         ),
 ];
 
-/// What has been said about trimming.
+/// Parsed options of trimming.
 #[derive(Default)]
 struct Trimming {
     keep: Option<Keep>,
@@ -94,7 +94,7 @@ struct Trimming {
 }
 
 impl Trimming {
-    /// Takes the next option with what belongs to it; `false` if it is none of these.
+    /// Takes the next option with its values; returns `false` if it is none of these.
     fn take(&mut self, options: &mut Options<'_>) -> Result<bool, CommandError> {
         const TWICE: CommandError = CommandError::new(
             "ERR syntax error, MAXLEN and MINID options at the same time are not compatible",
@@ -103,7 +103,7 @@ impl Trimming {
             CommandError::new("ERR The MAXLEN argument must be >= 0.");
         const NEGATIVE_LIMIT: CommandError =
             CommandError::new("ERR The LIMIT argument must be >= 0.");
-        // The last argument is no option, whatever it is called: there is no value behind it.
+        // The last argument is never an option, because no value follows it.
         if options.left() < 2 {
             return Ok(false);
         }
@@ -122,7 +122,7 @@ impl Trimming {
         if self.keep.is_some() {
             return Err(TWICE);
         }
-        // With nothing behind it, a sign is the value.
+        // A sign without a following argument is the value.
         let has_sign = options.left() > 1;
         let sign = options.next_if(|word| has_sign && matches!(word, b"~" | b"="));
         self.is_approximate = sign == Some(b"~");
@@ -136,7 +136,7 @@ impl Trimming {
         Ok(true)
     }
 
-    /// What is to be done, if anything. `node_entries_max` is the limit of entries in a block.
+    /// Returns the trimming, if any. `node_entries_max` is the limit of entries in a block.
     fn finish(self, node_entries_max: usize) -> Result<Option<Trim>, CommandError> {
         const NO_STRATEGY: CommandError = CommandError::new(
             "ERR syntax error, LIMIT cannot be used without specifying a trimming strategy",
@@ -164,7 +164,7 @@ impl Trimming {
     }
 }
 
-/// Weighs what is going to be removed.
+/// Weighs the entries that will be removed.
 fn weigh(scale: Scale, stream: &Stream, trim: Trim) -> Done {
     let removed = match trim.keep {
         Keep::Newest(len) => stream.len().saturating_sub(len),
@@ -179,7 +179,7 @@ fn weigh(scale: Scale, stream: &Stream, trim: Trim) -> Done {
     })
 }
 
-/// How many entries are removed at most without LIMIT: those of a hundred blocks, so that no call takes long.
+/// Returns the default limit of removed entries: those of a hundred blocks, so that no call takes long.
 fn default_limit(node_entries_max: usize) -> usize {
     const BLOCKS: usize = 100;
     const WITHOUT_LIMIT: usize = 10_000;
@@ -190,7 +190,7 @@ fn default_limit(node_entries_max: usize) -> usize {
     node_entries_max.saturating_mul(BLOCKS).min(MAX)
 }
 
-/// The arguments of XADD.
+/// Arguments of XADD.
 struct Addition<'a> {
     missing: Missing,
     trim: Option<Trim>,

@@ -1,4 +1,4 @@
-//! XCLAIM, XAUTOCLAIM: taking over pending entries of other consumers.
+//! XCLAIM, XAUTOCLAIM: take over pending entries of other consumers.
 
 use std::ops::Bound;
 
@@ -85,23 +85,23 @@ pub(super) static COMMANDS: &[Defined] = &[
         ),
 ];
 
-/// How entries are claimed.
+/// Parameters of a claim.
 struct Claim<'a> {
     group: &'a [u8],
     consumer: &'a [u8],
     idle_ms_min: u64,
-    /// When the entries count as delivered.
+    /// New delivery time of the entries.
     delivered_ms: u64,
-    /// How often they count as delivered.
+    /// New number of deliveries.
     deliveries: Option<u32>,
-    /// Whether entries that are not pending are claimed, too.
+    /// True if entries that are not pending are claimed, too.
     is_forced: bool,
-    /// Whether the reply is identities only; then nothing counts as delivered once more.
+    /// True if the reply contains only IDs. Deliveries are not counted then.
     just_ids: bool,
     now_ms: i64,
 }
 
-/// An integer argument, and what is said of another.
+/// Parses an integer argument, with an error text for anything else.
 fn integer_or(arg: &[u8], error: &'static str) -> Result<i64, CommandError> {
     integer(arg).map_err(|_| CommandError::new(error))
 }
@@ -121,7 +121,7 @@ impl<'a> Claim<'a> {
         }
     }
 
-    /// Notes that the consumer tries, which is made if it is not there. Whether it was made.
+    /// Records the attempt of the consumer, which is created if needed. Returns true if it was created.
     fn begin(&self, stream: &mut Editor<'_, Stream>) -> bool {
         let now_ms = unsigned_ms(self.now_ms);
         let group = stream.group(self.group);
@@ -134,7 +134,7 @@ impl<'a> Claim<'a> {
         }
     }
 
-    /// Claims an entry that is there. Returns whether it may be.
+    /// Claims an existing entry. Returns true if that is allowed.
     fn take(&self, stream: &mut Editor<'_, Stream>, id: StreamId) -> bool {
         let pending = stream.group(self.group).and_then(|group| group.pending_entry(id));
         let before = match pending {
@@ -155,13 +155,13 @@ impl<'a> Claim<'a> {
         true
     }
 
-    /// Notes that the consumer got something.
+    /// Records that the consumer got something.
     fn end(&self, stream: &mut Editor<'_, Stream>) {
         let now_ms = unsigned_ms(self.now_ms);
         stream.set_consumer(self.group, self.consumer, now_ms, Some(now_ms));
     }
 
-    /// What was claimed, which is still there: nothing has changed since.
+    /// Replies with the claimed entries. They still exist, since nothing has changed.
     fn write(&self, reply: &mut Reply<'_>, stream: &Stream, claimed: &[StreamId]) {
         reply.array(claimed.len());
         for id in claimed {
@@ -173,14 +173,14 @@ impl<'a> Claim<'a> {
     }
 }
 
-/// The arguments of XCLAIM, besides how to claim.
+/// Arguments of XCLAIM, besides the parameters.
 #[derive(Default)]
 struct Claimed {
     ids: Vec<StreamId>,
     last_id: StreamId,
 }
 
-/// Reads identities, and behind them options.
+/// Parses IDs, and the options after them.
 fn parse_claim(claim: &mut Claim<'_>, mut arguments: Options<'_>) -> Result<Claimed, CommandError> {
     let mut claimed = Claimed::default();
     while let Some(id) = arguments.next_if(|arg| id::strict(arg, 0).is_ok()) {
@@ -206,7 +206,7 @@ fn parse_claim(claim: &mut Claim<'_>, mut arguments: Options<'_>) -> Result<Clai
             b"retrycount" => {
                 let error = "ERR Invalid RETRYCOUNT option argument for XCLAIM";
                 let count = integer_or(value()?, error)?;
-                // A negative one counts as none.
+                // A negative number is ignored.
                 claim.deliveries =
                     u64::try_from(count).ok().map(|count| u32::try_from(count).unwrap_or(u32::MAX));
             }
@@ -218,7 +218,7 @@ fn parse_claim(claim: &mut Claim<'_>, mut arguments: Options<'_>) -> Result<Clai
 }
 
 impl Claim<'_> {
-    /// Nonsensical times mean now: clocks of clients differ.
+    /// Sets the delivery time. An invalid time means now, since clocks of clients differ.
     fn deliver_at(&mut self, ms: i64) {
         let is_sane = (0..=self.now_ms).contains(&ms);
         self.delivered_ms = unsigned_ms(if is_sane { ms } else { self.now_ms });
@@ -247,7 +247,7 @@ fn xclaim(
         let mut claimed = Vec::new();
         for id in ids {
             if stream.get(id).is_none() {
-                // It is gone, so it cannot be acknowledged.
+                // The entry is deleted, so it cannot be acknowledged.
                 stream.acknowledge(claim.group, std::iter::once(id));
             } else if claim.take(stream, id) {
                 claimed.push(id);
@@ -266,7 +266,8 @@ fn xclaim(
     Ok(())
 }
 
-/// The result of an edit, which finds the group. One that fails has read the key for Redis; else the reply counts.
+/// Returns the result of an edit if the group exists. Otherwise the key counts as read, as in Redis; else the reply
+/// counts.
 fn found_group<T>(
     db: &mut Db<'_>,
     key: Key<'_>,
@@ -280,7 +281,7 @@ fn found_group<T>(
     edited
 }
 
-/// Names what a claim has done: what it makes of the entries has no event in Redis.
+/// Reports the event of a claim. As in Redis, its effect on entries has no event.
 fn name_claim(db: &Db<'_>, key: Key<'_>, is_new_consumer: bool) {
     if is_new_consumer {
         db.event(Event::XGroupCreateConsumer, key);
@@ -288,19 +289,19 @@ fn name_claim(db: &Db<'_>, key: Key<'_>, is_new_consumer: bool) {
     db.event(Event::XClaim, key);
 }
 
-/// What XAUTOCLAIM has found.
+/// Result of XAUTOCLAIM.
 #[derive(Default)]
 struct Found {
     is_new_consumer: bool,
     claimed: Vec<StreamId>,
     deleted: Vec<StreamId>,
-    /// Where the next call continues.
+    /// Start of the next call.
     next: StreamId,
 }
 
-/// The options of XAUTOCLAIM: how many entries, and whether identities will do.
+/// Parses the options of XAUTOCLAIM: the number of entries, and JUSTID.
 fn parse_auto(mut options: Options<'_>) -> Result<(usize, bool), CommandError> {
-    /// For each entry that is asked for, this many are looked at.
+    /// Upper bound of COUNT, so that no multiple of it overflows.
     const COUNT_MAX: i64 = i64::MAX / 16;
     const NOT_POSITIVE: CommandError = CommandError::new("ERR COUNT must be > 0");
     let (mut count, mut just_ids) = (100, false);
@@ -350,7 +351,7 @@ fn xautoclaim(
     Ok(())
 }
 
-/// For each entry that is wanted this many are looked at, which bounds the time a call takes.
+/// Entries visited for each requested one, which bounds the time of a call.
 const LOOKS: usize = 10;
 
 /// Claims up to `count` entries from `from` on.

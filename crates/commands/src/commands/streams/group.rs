@@ -1,4 +1,4 @@
-//! XGROUP: making, changing and removing groups and their consumers. XACK.
+//! XGROUP: creates, changes and removes groups and their consumers. XACK.
 
 use tierce_collections::Stream;
 use tierce_collections::stream::StreamId;
@@ -162,11 +162,11 @@ const NO_KEY: CommandError = CommandError::new(
      MKSTREAM option to create an empty stream automatically.",
 );
 
-/// The options of CREATE and SETID.
+/// Options of CREATE and SETID.
 struct Creation {
     missing: Missing,
     entries_read: Option<u64>,
-    /// Another server decides how much a group has read.
+    /// True if the primary decides how much a group has read.
     is_following: bool,
     too_many: Option<CommandError>,
 }
@@ -177,7 +177,7 @@ impl Creation {
             CommandError::new("ERR value for ENTRIESREAD must be positive or -1");
         let is_create = ctx.command.spec.name == "create";
         let wrong = || CommandError::subcommand_syntax(ctx.spelled_name(), "xgroup");
-        // Options that are said twice are too many for Redis: it finds that when it has found the key.
+        // Redis reports repeated options only after it has found the key.
         let too_many = words.left() > if is_create { 3 } else { 2 };
         let too_many = too_many.then(wrong);
         let is_following = ctx.kernel.keyspace.is_following();
@@ -199,14 +199,15 @@ impl Creation {
         Ok(options)
     }
 
-    /// Entries that a group has read, at most as many as there were.
+    /// Returns the number of entries that a group has read, at most the number that were added.
     fn entries_read(&self, stream: &Stream) -> Option<u64> {
         let max = if self.is_following { u64::MAX } else { stream.state().entries_added };
         self.entries_read.map(|read| read.min(max))
     }
 }
 
-/// Lets `edit` change a stream that must be there. If it says that it did, that is `event`.
+/// Calls `edit` on a stream that must exist. `event` is reported if it returns that it changed
+/// something.
 fn edit<R>(
     ctx: &mut Context<'_, '_>,
     key: &[u8],
@@ -222,7 +223,7 @@ fn edit<R>(
     Ok(result)
 }
 
-/// The same for a stream whose group must be there, too.
+/// Does the same for a stream whose group must exist, too.
 fn edit_group<R>(
     ctx: &mut Context<'_, '_>,
     [key, group]: [&[u8]; 2],

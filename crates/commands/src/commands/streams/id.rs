@@ -8,15 +8,15 @@ use crate::error::CommandError;
 const INVALID: CommandError =
     CommandError::new("ERR Invalid stream ID specified as stream command argument");
 
-/// An identity that is longer is none.
+/// Maximum length of an ID.
 const TEXT_LEN_MAX: usize = 127;
 
-/// An identity; one without a sequence number gets that of `seq`.
+/// Parses an ID; `seq` is the default sequence number.
 pub(super) fn strict(arg: &[u8], seq: u64) -> Result<StreamId, CommandError> {
     parse(arg, seq).ok_or(INVALID)
 }
 
-/// An identity, or `-` and `+` for the least and the greatest one.
+/// Parses an ID, or `-` and `+` for the least and the greatest one.
 pub(super) fn lenient(arg: &[u8], seq: u64) -> Result<StreamId, CommandError> {
     match arg {
         b"-" => Ok(StreamId::MIN),
@@ -35,7 +35,7 @@ fn parse(arg: &[u8], seq: u64) -> Option<StreamId> {
     }
 }
 
-/// A number as C reads it: space and a sign may come first, and zeros do not count.
+/// Parses a number like C: leading blanks, a sign and zeros are allowed.
 fn number(text: &[u8]) -> Option<u64> {
     let space = |byte: &u8| matches!(byte, b' ' | b'\t'..=b'\r');
     let text = &text[text.iter().take_while(|byte| space(byte)).count()..];
@@ -49,14 +49,14 @@ fn number(text: &[u8]) -> Option<u64> {
     })
 }
 
-/// Which identity a new entry gets.
+/// ID of a new entry.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum NewId {
-    /// That of the time.
+    /// ID of the current time.
     Now,
-    /// The next one in this millisecond.
+    /// Next ID in this millisecond.
     In(u64),
-    /// This one.
+    /// This ID.
     Given(StreamId),
 }
 
@@ -71,7 +71,7 @@ impl NewId {
         }
     }
 
-    /// The identity after `last`; `None` if it would not be above it.
+    /// Returns the ID after `last`; `None` if it would not be greater.
     pub(super) fn after(self, last: StreamId, now_ms: u64) -> Option<StreamId> {
         let id = match self {
             Self::Now if now_ms > last.ms => StreamId::new(now_ms, 0),
@@ -84,7 +84,7 @@ impl NewId {
     }
 }
 
-/// The first identity of an interval: `(` before it leaves it out.
+/// Parses the start of an interval: `(` makes it exclusive.
 pub(super) fn first(arg: &[u8]) -> Result<StreamId, CommandError> {
     const INVALID: CommandError = CommandError::new("ERR invalid start ID for the interval");
     match exclusive(arg) {
@@ -93,7 +93,7 @@ pub(super) fn first(arg: &[u8]) -> Result<StreamId, CommandError> {
     }
 }
 
-/// The last identity of an interval: `(` before it leaves it out.
+/// Parses the end of an interval: `(` makes it exclusive.
 pub(super) fn last(arg: &[u8]) -> Result<StreamId, CommandError> {
     const INVALID: CommandError = CommandError::new("ERR invalid end ID for the interval");
     match exclusive(arg) {
@@ -106,7 +106,7 @@ fn exclusive(arg: &[u8]) -> Option<&[u8]> {
     arg.strip_prefix(b"(").filter(|id| !id.is_empty())
 }
 
-/// All of these have to be identities.
+/// Parses arguments that must all be IDs.
 pub(super) fn all(args: Rest<'_, 1>) -> Result<Vec<StreamId>, CommandError> {
     args.iter().map(|arg| strict(arg, 0)).collect()
 }

@@ -132,7 +132,7 @@ pub(super) static COMMANDS: &[Defined] = &[Defined::container(
 .since("5.0.0", "Depends on subcommand.")
 .doc("", "A container for stream introspection commands.")];
 
-/// Replies about a stream that must be there.
+/// Replies about a stream that must exist.
 fn about(
     ctx: &mut Context<'_, '_>,
     key: &[u8],
@@ -143,7 +143,7 @@ fn about(
     show(reply, stream)
 }
 
-/// The name of what follows.
+/// Writes the name of the next value.
 fn label(reply: &mut Reply<'_>, name: &str) {
     reply.bulk(name.as_bytes());
 }
@@ -199,14 +199,14 @@ fn groups(ctx: &mut Context<'_, '_>, [key]: [&[u8]; 1]) -> Done {
     })
 }
 
-/// How far a group has read: three pairs.
+/// Writes the read position of a group: three pairs.
 fn write_position(reply: &mut Reply<'_>, stream: &Stream, group: &ConsumerGroup) {
     labelled_id(reply, "last-delivered-id", group.last_delivered());
     labelled_optional(reply, "entries-read", group.entries_read());
     labelled_optional(reply, "lag", stream.lag(group));
 }
 
-/// How many entries of each list XINFO STREAM FULL shows; `None` without FULL.
+/// Returns the number of entries that XINFO STREAM FULL shows of each list; `None` without FULL.
 fn parse_full(
     ctx: &Context<'_, '_>,
     mut options: Options<'_>,
@@ -231,7 +231,7 @@ fn parse_full(
 }
 
 fn stream(ctx: &mut Context<'_, '_>, [key]: [&[u8]; 1], options: Rest<'_>) -> Done {
-    // Redis looks at the key first.
+    // Redis checks the key first.
     let full = parse_full(ctx, Options::of(options));
     let scale = ctx.scale();
     about(ctx, key, |reply, stream| {
@@ -266,7 +266,7 @@ fn stream(ctx: &mut Context<'_, '_>, [key]: [&[u8]; 1], options: Rest<'_>) -> Do
     })
 }
 
-/// Weighs what FULL shows of a stream, with this many entries of each list.
+/// Weighs the output of FULL, with this many entries of each list.
 fn weigh(scale: Scale, stream: &Stream, count: usize) -> Done {
     let of_group = |group: &ConsumerGroup| {
         let of_consumers = group.consumers().map(|consumer| 1 + consumer.pending_len().min(count));
@@ -276,7 +276,7 @@ fn weigh(scale: Scale, stream: &Stream, count: usize) -> Done {
     scale.weigh(stream.len().min(count) + of_groups.sum::<usize>())
 }
 
-/// Seven pairs. Blocks take the place of the nodes of a radix tree.
+/// Writes seven pairs. Blocks replace the nodes of the radix tree in Redis.
 fn write_state(reply: &mut Reply<'_>, stream: &Stream) {
     let (state, blocks) = (stream.state(), stream.block_count() as i64);
     labelled_int(reply, "length", stream.len() as i64);

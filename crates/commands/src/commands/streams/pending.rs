@@ -56,7 +56,7 @@ pub(super) static COMMANDS: &[Defined] =
         "#,
         )];
 
-/// Which pending entries are asked for.
+/// Filter of pending entries.
 struct Wanted<'a> {
     idle_ms_min: u64,
     from: StreamId,
@@ -66,7 +66,7 @@ struct Wanted<'a> {
 }
 
 impl<'a> Wanted<'a> {
-    /// `None` for the summary.
+    /// Parses the filter; `None` for the summary.
     fn parse(arguments: Rest<'a>) -> Result<Option<Self>, CommandError> {
         if arguments.is_empty() {
             return Ok(None);
@@ -95,7 +95,7 @@ fn xpending(ctx: &mut Context<'_, '_>, [key, name]: [&[u8]; 2], options: Rest<'_
     match wanted {
         None => summary(reply, group),
         Some(wanted) => {
-            // With an idle time, or of one consumer, many may be looked at for each that is found.
+            // With an idle time or a consumer, many entries may be visited for each match.
             let looked_at = match wanted {
                 Wanted { consumer: None, idle_ms_min: 0, count, .. } => count,
                 _ => usize::MAX,

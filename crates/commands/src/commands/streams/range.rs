@@ -125,7 +125,7 @@ fn xlen(ctx: &mut Context<'_, '_>, [key]: [&[u8]; 1]) -> Done {
     Ok(())
 }
 
-/// The order of a range.
+/// Order of a range.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Order {
     Ascending,
@@ -168,7 +168,7 @@ fn range(
     Ok(())
 }
 
-/// The value of COUNT, without which there is no limit; a negative one counts as 0.
+/// Parses COUNT. Without it there is no limit; a negative one counts as 0.
 fn count_option(mut options: Options<'_>) -> Result<usize, CommandError> {
     let mut count = usize::MAX;
     while options.take("count") {
@@ -191,7 +191,7 @@ fn xdel(ctx: &mut Context<'_, '_>, [key]: [&[u8]; 1], ids: Rest<'_, 1>) -> Done 
     Ok(())
 }
 
-/// The arguments of XSETID.
+/// Arguments of XSETID.
 struct Past {
     last_id: StreamId,
     entries_added: Option<u64>,
@@ -225,8 +225,8 @@ impl Past {
         Ok(past)
     }
 
-    /// The state of a stream with this past. Redis 7.0 lets clients go below what was deleted: what comes from a primary
-    /// may.
+    /// Returns the state of a stream after XSETID. Redis 7.0 lets clients set an ID below deleted ones; here only the
+    /// primary may.
     fn applied_to(&self, stream: &Stream, is_of_primary: bool) -> Result<State, CommandError> {
         const BELOW_DELETED: CommandError = CommandError::new(
             "ERR The ID specified in XSETID is smaller than current max_deleted_entry_id",

@@ -17,7 +17,7 @@ use crate::pipeline::blocking::{self, Patience, Wait};
 use crate::pipeline::{Context, Defined, Done, Scale, many};
 use crate::reply::Reply;
 
-/// Those with arguments.
+/// Options with their number of values.
 const OPTIONS: &[(&str, usize)] = &[("COUNT", 1), ("BLOCK", 1), ("GROUP", 2)];
 
 pub(super) static COMMANDS: &[Defined] = &[
@@ -90,18 +90,18 @@ pub(super) static COMMANDS: &[Defined] = &[
         ),
 ];
 
-/// Which of the two it is.
+/// Kind of reader: XREAD or XREADGROUP.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Reader {
     Alone,
     InGroup,
 }
 
-/// What is to be read, and how.
+/// Parsed arguments.
 struct Reading<'a> {
     keys: Vec<&'a [u8]>,
     ids: Vec<&'a [u8]>,
-    /// Entries of each stream, at most.
+    /// Maximum number of entries of each stream.
     count: usize,
     /// `None` if the client does not wait.
     patience: Option<Patience>,
@@ -171,8 +171,7 @@ impl<'a> Reading<'a> {
         Ok(())
     }
 
-    /// Ends a command that has found nothing. `after` is what `$` stands for, should the command be run
-    /// again when there is more.
+    /// Ends a command that has found nothing. `after` contains the values of `$` for the call that runs again later.
     fn wait(&self, ctx: &mut Context<'_, '_>, keys: &[Key<'_>], after: &[StreamId]) {
         let Some(patience) = self.patience else {
             ctx.reply.null_array();
@@ -187,7 +186,7 @@ impl<'a> Reading<'a> {
         blocking::wait(ctx, wait);
     }
 
-    /// The IDs of the call, with `$` replaced by the last ID of the stream.
+    /// Returns the IDs of the call, with `$` replaced by the last ID of the stream.
     fn resolved(&self, after: &[StreamId]) -> Vec<Vec<u8>> {
         let resolved = |(id, after): (&&[u8], &StreamId)| match *id {
             b"$" => after.to_string().into_bytes(),
@@ -197,7 +196,7 @@ impl<'a> Reading<'a> {
     }
 }
 
-/// As many streams follow, each with its name.
+/// Begins a reply of this many streams, each with its name.
 fn begin_streams(reply: &mut Reply<'_>, count: usize) {
     match reply.proto() {
         Proto::Resp3 => reply.map(count),
@@ -246,7 +245,7 @@ fn xread(ctx: &mut Context<'_, '_>, arguments: Rest<'_, 3>) -> Done {
             unserved.push((*key, is_there));
         }
     }
-    // Redis looks for all keys twice; the reply counts the others.
+    // Redis looks up all keys twice; the reply counts the other lookups.
     for (key, is_there) in unserved {
         guard.db(db, key.hash(), now_ms).count_read(key, is_there);
     }
@@ -265,16 +264,16 @@ fn xread(ctx: &mut Context<'_, '_>, arguments: Rest<'_, 3>) -> Done {
     Ok(())
 }
 
-/// What a consumer gets of a stream.
+/// Entries of a stream for a consumer.
 enum Served {
     Nothing,
-    /// Entries that no consumer has got before: so many between these two.
+    /// New entries for the group: their number and range.
     New {
         count: usize,
         first: StreamId,
         last: StreamId,
     },
-    /// Those that are pending with it.
+    /// Entries pending with this consumer.
     History(Vec<StreamId>),
 }
 
@@ -304,7 +303,7 @@ fn xreadgroup(ctx: &mut Context<'_, '_>, arguments: Rest<'_, 6>) -> Done {
             shard.event(Event::XGroupCreateConsumer, *key);
         }
         match delivered {
-            // Redis looks for all keys twice; the reply counts the others.
+            // Redis looks up all keys twice; the reply counts the other lookups.
             Served::Nothing => shard.count_look(true),
             _ => shard.event(Event::XReadGroup, *key),
         }
@@ -334,7 +333,7 @@ fn xreadgroup(ctx: &mut Context<'_, '_>, arguments: Rest<'_, 6>) -> Done {
     Ok(())
 }
 
-/// Weighs what a consumer of a group is going to get.
+/// Weighs the entries that a consumer of a group will get.
 fn weigh(
     scale: Scale,
     stream: &Stream,
@@ -354,7 +353,7 @@ fn weigh(
     scale.weigh_each(at_most, pending.flat_map(|it| it.pending(from, StreamId::MAX)).take(at_most))
 }
 
-/// Behind which identity a consumer reads, which `weigh` allows; `None` for entries no consumer has got.
+/// Returns the ID after which a consumer reads, if the weight allows it; `None` for new entries.
 fn start_of(
     db: &mut tierce_keyspace::Db<'_>,
     key: Key<'_>,
@@ -374,7 +373,7 @@ fn start_of(
     let from = match id {
         b"$" => return Err(MEANINGLESS),
         b">" => None,
-        // Nothing can be behind the greatest identity, and Redis takes it for `>`.
+        // Nothing can follow the greatest ID, which Redis reads as `>`.
         id => Some(id::strict(id, 0)?).filter(|id| *id != StreamId::MAX),
     };
     weigh(&stream, from)?;
@@ -394,7 +393,7 @@ impl Delivering<'_, '_, '_> {
         self.stream.group(self.group).expect("the group was found under this lock")
     }
 
-    /// Whether the consumer has never read.
+    /// Returns true if the consumer has never read.
     fn is_new(&self) -> bool {
         self.group().consumer_number(self.consumer).is_none()
     }
@@ -412,7 +411,7 @@ impl Delivering<'_, '_, '_> {
         }
     }
 
-    /// Delivers entries no consumer has got.
+    /// Delivers new entries.
     fn deliver(&mut self, reading: &Reading<'_>) -> Served {
         let (group, mut read) = (self.group(), self.group().entries_read());
         let mut position = group.last_delivered();
@@ -435,7 +434,7 @@ impl Delivering<'_, '_, '_> {
         Served::New { count: ids.len(), first, last }
     }
 
-    /// Delivers once more what is pending with the consumer.
+    /// Delivers the pending entries of the consumer again.
     fn history(&mut self, after: StreamId, count: usize) -> Served {
         let group = self.group();
         let consumer = group.consumer_named(self.consumer).expect("made if it was not there");
@@ -444,7 +443,7 @@ impl Delivering<'_, '_, '_> {
         let ids: Vec<StreamId> = pending.copied().collect();
         for id in &ids {
             let Some(pending) = self.group().pending_entry(*id) else { continue };
-            // What has been deleted meanwhile cannot be delivered.
+            // Deleted entries cannot be delivered.
             if self.stream.get(*id).is_some() {
                 let count = pending.deliveries.saturating_add(1);
                 let delivery = Delivery { at_ms: self.now_ms, count };

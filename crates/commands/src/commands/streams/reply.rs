@@ -5,7 +5,7 @@ use tierce_keyspace::IntText;
 
 use crate::reply::Reply;
 
-/// An identity.
+/// Writes an ID.
 pub(super) fn id(reply: &mut Reply<'_>, id: StreamId) {
     /// Two numbers of twenty digits and a dash.
     const LEN_MAX: usize = 41;
@@ -18,7 +18,7 @@ pub(super) fn id(reply: &mut Reply<'_>, id: StreamId) {
     reply.bulk(&text[..len]);
 }
 
-/// An entry: its identity, and names and values in turn.
+/// Writes an entry: its ID, and alternating names and values.
 pub(super) fn entry(reply: &mut Reply<'_>, entry: &Entry<'_>) {
     let fields = entry.fields();
     reply.array(2);
@@ -31,7 +31,7 @@ pub(super) fn entry(reply: &mut Reply<'_>, entry: &Entry<'_>) {
     }
 }
 
-/// An array of entries, which are gone through twice: a reply begins with how many there are.
+/// Writes an array of entries. It visits them twice, since a reply begins with their number.
 pub(super) fn entries<'s>(reply: &mut Reply<'_>, entries: impl Iterator<Item = Entry<'s>> + Clone) {
     reply.array(entries.clone().count());
     entries.for_each(|each| entry(reply, &each));

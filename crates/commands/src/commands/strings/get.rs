@@ -153,7 +153,7 @@ fn get_del(ctx: &mut Context<'_, '_>, [key]: [&[u8]; 1]) -> Done {
     Ok(())
 }
 
-/// What GETEX does to the key's time to live.
+/// Effect of GETEX on the deadline of the key.
 #[derive(Clone, Copy)]
 enum Ttl<'a> {
     Keep,
@@ -186,7 +186,7 @@ fn get_ex(ctx: &mut Context<'_, '_>, [key]: [&[u8]; 1], options: Rest<'_>) -> Do
         reply.null();
         return Ok(());
     };
-    // A time that makes no sense is no mistake as long as there is no key.
+    // An invalid time is no error if the key does not exist.
     let deadline_ms = match ttl {
         Ttl::Set(form, time) => Some(form.expiry(time, now_ms, name)?),
         Ttl::Keep | Ttl::Persist => None,

@@ -40,7 +40,7 @@ pub(super) static COMMANDS: &[Defined] = &[Defined::new("lcs", Group::String, at
         "#,
     )];
 
-/// What the caller wants to see.
+/// Options of the reply.
 #[derive(Default)]
 struct LcsOptions {
     len: bool,
@@ -95,7 +95,7 @@ fn lcs(ctx: &mut Context<'_, '_>, [key1, key2]: [&[u8]; 2], options: Rest<'_>) -
     })
 }
 
-/// The bytes of a string, for which an integer is written into `scratch`; none if the key is not there.
+/// Returns the bytes of a string. An integer is written into `scratch`; an absent key is empty.
 fn text_of<'v>(
     value: &'v Option<Value<'_>>,
     scratch: &'v mut IntText,
@@ -109,7 +109,7 @@ fn text_of<'v>(
     }
 }
 
-/// A stretch that both strings have in common, by the positions of its first byte.
+/// A common stretch of both strings, by the positions of its first byte.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 struct Match {
     a: usize,
@@ -152,7 +152,7 @@ impl<'a> Table<'a> {
         self.at(self.a.len(), self.b.len()) as usize
     }
 
-    /// Walks back from the end; calls `on_equal` with the positions of each byte in common.
+    /// Walks back from the end. Calls `on_equal` with the positions of each common byte.
     fn walk(&self, mut on_equal: impl FnMut(usize, usize)) {
         let (mut i, mut j) = (self.a.len(), self.b.len());
         while i > 0 && j > 0 {
@@ -174,7 +174,7 @@ impl<'a> Table<'a> {
         text
     }
 
-    /// Stretches in common, last first.
+    /// Returns the common stretches, last first.
     fn matches(&self) -> Vec<Match> {
         let mut matches: Vec<Match> = Vec::new();
         self.walk(|a, b| match matches.last_mut() {
@@ -187,11 +187,11 @@ impl<'a> Table<'a> {
     }
 }
 
-/// Computes a row but for its first cell, which is 0, from the one above it.
+/// Computes a row from the one above, except for its first cell, which is 0.
 ///
-/// Whether bytes are equal cannot be predicted, so nothing branches on it: a cell is never less than its neighbours,
-/// and one more than the cell above the left one at most. So an equal byte adds one to that cell, and the largest of
-/// the three is right whether or not.
+/// Equality of bytes is unpredictable, so the code does not branch on it. A cell is never less than its neighbours,
+/// and at most one more than the cell above the left one. An equal byte adds one to that cell, and the largest of the
+/// three is right in both cases.
 fn fill_row(byte: u8, b: &[u8], above: &[u32], row: &mut [u32]) {
     let mut left = 0;
     let above = above.iter().zip(&above[1..]);

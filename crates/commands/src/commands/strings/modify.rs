@@ -53,7 +53,7 @@ pub(super) static COMMANDS: &[Defined] = &[
 ];
 
 fn append(ctx: &mut Context<'_, '_>, [key, value]: [&[u8]; 2]) -> Done {
-    // Beside a value that came in a vector of its own, a second look for the key weighs nothing.
+    // Compared with a value in its own vector, a second lookup of the key costs nothing.
     let large = ctx.large.is_some().then(|| ctx.string_of(value));
     let (mut db, key, reply) = ctx.open(key);
     let len = match large {
@@ -72,14 +72,14 @@ fn set_range(ctx: &mut Context<'_, '_>, [key, offset, value]: [&[u8]; 3]) -> Don
     let offset = integer(offset)?;
     let offset =
         u64::try_from(offset).map_err(|_| CommandError::new("ERR offset is out of range"))?;
-    // Of clients that is an offset as any other.
+    // From a client, such an offset has no special meaning.
     let note = match value.is_empty() && ctx.caller.is_primary() {
         true => note::decode(offset),
         false => None,
     };
     let (mut db, key, reply) = ctx.open(key);
     if let Some((flags, marks)) = note {
-        // Of a key that is no item there is nothing to note, and nobody reads the reply.
+        // If the key is not an item, nothing is recorded; nobody reads the reply.
         db.set_note(key, flags, marks);
         reply.count(0);
         return Ok(());

@@ -78,7 +78,7 @@ fn mget(ctx: &mut Context<'_, '_>, keys: Rest<'_, 1>) -> Done {
     Ok(())
 }
 
-/// What MSET stores: keys, and the arguments, each key followed by its value.
+/// Arguments of MSET: keys, and all arguments, in which each key is followed by its value.
 struct Pairs<'a> {
     keys: Vec<Key<'a>>,
     args: Rest<'a, 2>,
@@ -88,7 +88,7 @@ impl<'a> Pairs<'a> {
     fn parse(ctx: &Context<'_, '_>, args: Rest<'a, 2>) -> Result<Self, CommandError> {
         let Some(pairs) = args.groups() else { return Err(CommandError::arity(ctx.name())) };
         let keys = ctx.keys(pairs.map(|[key, _]| key));
-        // All or nothing: what could be refused later is refused now.
+        // All or nothing: reasons to refuse are checked before the first change.
         keys.iter().try_for_each(|key| check_len(*key))?;
         Ok(Self { keys, args })
     }

@@ -1,4 +1,4 @@
-//! SET and its relatives: storing a whole string under one key.
+//! SET and its relatives: store a whole string under one key.
 
 use tierce_keyspace::{Event, Expiry};
 use tierce_wire::resp::Rest;
@@ -108,7 +108,7 @@ pub(super) static COMMANDS: &[Defined] = &[
         ),
 ];
 
-/// When SET stores.
+/// Condition of SET.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Condition {
     Always,
@@ -125,7 +125,7 @@ struct SetOptions {
 impl SetOptions {
     fn parse(mut options: Options<'_>, now_ms: i64) -> Result<Self, CommandError> {
         let mut parsed = Self { condition: Condition::Always, get: false, expiry: Expiry::Never };
-        // Looked at last, because a word that makes no sense is the worse mistake.
+        // The time is checked last, because an invalid word is reported first.
         let mut time: Option<(TimeForm, &[u8])> = None;
         while let Some(word) = options.next_word() {
             let is = |name: &[u8]| *word == *name;

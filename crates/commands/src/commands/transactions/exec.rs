@@ -1,4 +1,4 @@
-//! MULTI, EXEC and DISCARD: from the first request that is queued to the last one that runs.
+//! MULTI, EXEC and DISCARD: begin, run and discard a transaction.
 
 use crate::command::{Flags, Group};
 use crate::error::CommandError;

@@ -38,7 +38,7 @@ pub(super) static COMMANDS: &[Defined] = &[
         ),
     Defined::new("unwatch", Group::Transactions, no_arguments!(unwatch))
         .flags(FLAGS)
-        .locks(Scope::Apart)
+        .locks(Scope::Unlocked)
         .since("2.2.0", "O(1)")
         .doc("", "Forgets all watched keys, and whether they have changed.")
         .example(

@@ -22,7 +22,7 @@ use crate::replication::{Asker, Confirmed, Replica, Waiting, Wanted};
 use crate::reply::Reply;
 use crate::waiting::{Awaited, ConnAddress, Patience, ReplyTo, Waits};
 
-/// A thread that waits for replicas looks so often whether it gives up.
+/// Interval at which a thread that waits for replicas checks if it gives up.
 const LOOK_EVERY: Duration = Duration::from_millis(20);
 
 impl Kernel {
@@ -53,8 +53,8 @@ impl Kernel {
         Confirmed { wanted, is_here, replicas: replicas.iter().filter(has_it).count() }
     }
 
-    /// Replies what is confirmed of all that was written so far, once that is enough or the patience has ended. To be
-    /// called without a locked shard, unless the client may not wait: then it gets what there is.
+    /// Replies with the confirmations of all earlier writes, once they suffice or the timeout ends. No shard may be
+    /// locked, unless the client may not wait: it then gets the current number.
     pub(crate) fn confirm(
         &self,
         caller: &mut Caller,
@@ -79,8 +79,8 @@ impl Kernel {
         self.end_wait_of_replica(&caller.client);
     }
 
-    /// The role may have changed since a client that is listed now passed the gates. Of this thread and the one that
-    /// changes it, which ends what clients wait for, at least one sees what the other has done.
+    /// Ends the wait of a client if the role has changed since its admission. One of two threads always notices: this
+    /// one, which has listed the client, or the one that changes the role and ends all waits.
     fn end_wait_of_replica(&self, client: &Client) {
         fence(SeqCst);
         if self.role.is_replica() {
@@ -88,7 +88,7 @@ impl Kernel {
         }
     }
 
-    /// Lists one who waits for what was written so far.
+    /// Lists a client or thread that waits for all writes so far.
     fn list(&self, asker: Asker, wanted: Wanted) {
         let confirmations = &self.primary.confirmations;
         let position = self.feed.position();
@@ -97,8 +97,8 @@ impl Kernel {
         confirmations.has_waiting.store(true, Relaxed);
     }
 
-    /// Sends replicas at once all that was written so far, and asks them how far they are. To be called when a client
-    /// has begun to wait for that.
+    /// Sends replicas all writes so far at once, and asks for their offsets. Call this after a client has begun to
+    /// wait.
     pub fn call_for_replicas(&self) {
         if self.bucket_goes_before_replicas() {
             self.bucket.hasten(&self.feed);
@@ -106,7 +106,7 @@ impl Kernel {
         self.feed.call(Reader::Replicas);
     }
 
-    /// True if the stream has all that was written up to a position of the feed, or does not get it: a log has failed.
+    /// Returns true if the stream has everything up to a position, or never gets it because a log has failed.
     #[must_use]
     pub(crate) fn streams_up_to(&self, position: u64) -> bool {
         !self.primary.is_active()
@@ -115,19 +115,19 @@ impl Kernel {
             || self.primary.confirmations.offset_of(position).is_some()
     }
 
-    /// Whether replicas get only what the bucket has. A server that takes over from the bucket lacks nothing then that
-    /// they have.
+    /// Returns true if replicas get only writes that are in the bucket. A server that takes over from the bucket then
+    /// has everything that they have.
     #[must_use]
     pub fn bucket_goes_before_replicas(&self) -> bool {
         let is_at_level = || self.config.live().appendfsync() == SyncPolicy::Bucket;
         self.bucket.is_on() && (is_at_level() || self.bucket.lease.clock().is_some())
     }
 
-    /// Has a client wait until replicas have all that was written so far, and its replies with it. To be called without
-    /// a locked shard. [`Kernel::call_for_replicas`] is to be called then, once for all clients of a turn.
+    /// Suspends the replies of a client until replicas have all writes so far. No shard may be locked. The caller
+    /// must then call [`Kernel::call_for_replicas`], once for all clients of a turn.
     pub fn wait_for_replicas(&self, waits: &mut Waits, client: &Client, held: HeldReplies) {
         let to = ReplyTo { conn: client.conn, wait: waits.next_reply() };
-        // The protocol matters to others than this: the replies are written already.
+        // The protocol is unused here, since the replies are written already.
         let asker = Asker::Client { to, proto: Proto::Resp2 };
         self.list(asker, Wanted::Level(held.level.unwrap_or_default()));
         let patience = Patience::Ms(self.config.live().durability_replicas_timeout());
@@ -135,9 +135,9 @@ impl Kernel {
         self.end_wait_of_replica(client);
     }
 
-    /// Waits on this thread until replicas have all that was written so far, as long as replies wait for that. Whether
-    /// they have it; a thread that `gives_up` does not wait on, nor does one of a server that becomes a replica. To be
-    /// called without a locked shard.
+    /// Waits on this thread until replicas have all writes so far, as long as replies wait for that. Returns true if
+    /// they have them. It ends early when `gives_up` returns true, or the server becomes a replica. No shard may be
+    /// locked.
     pub(crate) fn are_replicas_level(
         &self,
         level: ReplicaLevel,
@@ -147,7 +147,7 @@ impl Kernel {
         let id = thread::current().id();
         self.list(Asker::Thread { id, told }, Wanted::Level(level));
         self.call_for_replicas();
-        // As in `end_wait_of_replica`.
+        // For the same reason as in `end_wait_of_replica`.
         fence(SeqCst);
         if self.role.is_replica() {
             self.primary.confirmations.dismiss_threads();
@@ -165,12 +165,12 @@ impl Kernel {
         }
         match self.primary.confirmations.remove(|asker| asker.is_thread(id)) {
             Some(waiting) => self.confirmed_at_last(&waiting).is_enough(),
-            // It was taken out just now: told, or dismissed.
+            // It was removed just now: told, or dismissed.
             None => is_told.recv().is_ok(),
         }
     }
 
-    /// Answers the clients that have got what they wait for.
+    /// Answers the clients whose confirmations are complete.
     #[inline]
     pub fn serve_confirmed(&self) {
         self.failover.note_news();
@@ -201,14 +201,14 @@ impl Kernel {
         confirmations.has_waiting.store(!state.waiting.is_empty(), Relaxed);
     }
 
-    /// Takes a client from those that wait for confirmations: what there is so far, unless it is just being answered.
+    /// Stops the wait of a client for confirmations and returns the current ones, unless it is just being answered.
     pub fn stop_confirming(&self, to: ReplyTo) -> Option<Confirmed> {
         let waiting =
             self.primary.confirmations.remove(|asker| asker.is_client(|other| other == to))?;
         Some(self.confirmed_at_last(&waiting))
     }
 
-    /// The same for a connection, which may wait for something else.
+    /// Does the same for a connection, which may wait for something else.
     pub(crate) fn unblock_confirming(
         &self,
         conn: ConnAddress,

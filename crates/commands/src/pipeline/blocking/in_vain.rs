@@ -1,5 +1,4 @@
-//! Clients whose waiting ends without what they wait for: their time is up, others unblock them, they have gone, or the
-//! role has changed.
+//! Waits that end unserved: after a timeout, CLIENT UNBLOCK, the end of the connection, or a change of the role.
 
 use std::sync::atomic::Ordering::SeqCst;
 use std::sync::atomic::fence;
@@ -20,14 +19,14 @@ use crate::kernel::Kernel;
 use crate::reply::Reply;
 use crate::waiting::{self, Awaited};
 
-/// Why a client is answered without being served.
+/// Reasons to answer a client without serving it.
 pub(super) const TIME_IS_UP: Reason = Reason(1);
 const UNBLOCKED: Reason = Reason(2);
 pub(super) const GONE: Reason = Reason(3);
 const ROLE_CHANGED: Reason = Reason(4);
 const REDIRECTED: Reason = Reason(5);
 
-/// To a client that has waited for what a replica cannot give it.
+/// Error for a client that waits for something that a replica cannot give it.
 pub(crate) const ENDED_BY_ROLE: CommandError = CommandError::new(
     "UNBLOCKED force unblock from blocking operation, instance state changed (master -> replica?)",
 );
@@ -43,7 +42,7 @@ pub fn nobody_waits(kernel: &Kernel, worker: u16, awaited: &Awaited) {
     }
 }
 
-/// The error for a client that is not served for this reason; none if it is told that there is nothing.
+/// Returns the error for a client that is not served for this reason; `None` if it gets an empty reply.
 fn error_in_vain(kernel: &Kernel, reason: Reason) -> Option<CommandError> {
     const ERROR: CommandError = CommandError::new("UNBLOCKED client unblocked via CLIENT UNBLOCK");
     match reason {
@@ -54,8 +53,8 @@ fn error_in_vain(kernel: &Kernel, reason: Reason) -> Option<CommandError> {
     }
 }
 
-/// Answers the last command of a client, or one whose result comes later, that is not served for this reason. Returns
-/// how many bytes the reply has.
+/// Answers a client that is not served for this reason. It is the reply to its last command, or a deferred result.
+/// Returns the number of bytes.
 pub(in crate::pipeline) fn answer_in_vain(
     kernel: &Kernel,
     to: &Destination,
@@ -76,7 +75,7 @@ pub(in crate::pipeline) fn answer_in_vain(
     })
 }
 
-/// Answers a client with what `write` writes, and returns how many bytes that are. None of it is about changes.
+/// Answers a client with the output of `write`, which is not about changes, and returns the number of bytes.
 pub(super) fn answer_with(
     kernel: &Kernel,
     to: Destination,
@@ -90,7 +89,7 @@ pub(super) fn answer_with(
     bytes
 }
 
-/// Writes the reply to a command that has waited for it: OK, or an error, which is counted.
+/// Writes a deferred reply: OK, or an error, which is counted.
 pub fn reply_late(
     kernel: &Kernel,
     command: Option<CommandId>,
@@ -106,14 +105,14 @@ pub fn reply_late(
     }
 }
 
-/// The command that is answered: the last one of its client, unless it is one whose result comes later.
+/// Returns the command that is answered: the one of a deferred result, else the last one of its client.
 fn command_of(kernel: &Kernel, to: &Destination, last: Option<CommandId>) -> Option<CommandId> {
     let Some(deferred) = to.deferred() else { return last };
     kernel.commands.find_original(deferred.command.as_bytes()).map(|command| command.id)
 }
 
-/// The patience of a client that waits for a reply has ended. Whether it is answered and goes on; otherwise
-/// another thread is just answering it.
+/// Ends the wait of a client after its timeout. Returns true if it was answered and goes on; otherwise another thread
+/// is just answering it.
 pub fn time_is_up(kernel: &Kernel, caller: &mut Caller, output: &mut Output) -> bool {
     if let Some(Awaited::Keys { waiter, .. }) = caller.waits.awaited()
         && waiter.state.cancel(TIME_IS_UP) != Cancelled::Now
@@ -150,7 +149,7 @@ pub fn time_is_up(kernel: &Kernel, caller: &mut Caller, output: &mut Output) -> 
     true
 }
 
-/// The connection of a client ends.
+/// Ends the waits of a connection that closes.
 pub fn connection_ends(kernel: &Kernel, caller: &mut Caller) {
     if let Some(pending) = caller.end_wait() {
         nobody_waits(kernel, caller.client.conn.worker, &pending.awaited);
@@ -158,14 +157,14 @@ pub fn connection_ends(kernel: &Kernel, caller: &mut Caller) {
     client_leaves(kernel, &caller.client);
 }
 
-/// CLIENT UNBLOCK: whether the client was waiting. Its worker takes it out of the queues, which needs the
-/// shards of its keys: the caller may hold some.
+/// CLIENT UNBLOCK: returns true if the client was waiting. Its worker removes it from the queues later, since that
+/// needs the shards of its keys, and the caller may hold some.
 pub(crate) fn unblock(kernel: &Kernel, client: &Client, with_error: bool) -> bool {
     let reason = if with_error { UNBLOCKED } else { TIME_IS_UP };
     end_confirming(kernel, client, reason, || ()) || end_waiting(kernel, client, reason, || ())
 }
 
-/// Ends the waiting of a client for replicas, after `prepare`. Whether it was waiting.
+/// Calls `prepare` and ends the wait of a client for replicas. Returns true if it was waiting.
 fn end_confirming(
     kernel: &Kernel,
     client: &Client,
@@ -185,23 +184,23 @@ fn end_confirming(
     true
 }
 
-/// The server is a replica now: clients that wait for keys or replicas get an error, and their connections end, as in
-/// Redis, except for those that are told where to wait for keys. The caller may hold shards.
+/// Ends all waits after the server became a replica. Clients get an error, and their connections close, as in Redis,
+/// except for those that are redirected to wait for keys elsewhere. The caller may hold shards.
 pub(crate) fn unblock_all(kernel: &Kernel) {
-    // The other one is in `Kernel::end_wait_of_replica`.
+    // It pairs with the fence in `Kernel::end_wait_of_replica`.
     fence(SeqCst);
     kernel.clients.all().iter().for_each(|client| unblock_by_role(kernel, client));
     kernel.primary.confirmations.dismiss_threads();
 }
 
-/// Ends the waiting of one client for that reason.
+/// Ends the wait of one client for that reason.
 pub(super) fn unblock_by_role(kernel: &Kernel, client: &Client) {
     let redirects = client.has(ClientFlags::REDIRECTS);
-    // Only who takes a client out of its list answers it. So this answer closes the connection or leaves it open, and
-    // no other answer is on its way when the client is told that it is being closed.
+    // Only the thread that removes a client from its list answers it. So this answer alone decides if the connection
+    // closes, and no other answer is in flight when the client is marked as closing.
     let close = || client.set(ClientFlags::CLOSING, true);
     end_confirming(kernel, client, ROLE_CHANGED, close);
-    // Nothing has been done for it, unlike for one that waits for replicas, which must not do its write again
+    // Nothing has been done for it. A client that waits for replicas is different: it must not repeat its write
     // elsewhere.
     match redirects {
         true => end_waiting(kernel, client, REDIRECTED, || ()),
@@ -210,7 +209,8 @@ pub(super) fn unblock_by_role(kernel: &Kernel, client: &Client) {
     end_all(kernel, client, ROLE_CHANGED);
 }
 
-/// Calls `prepare` and ends the waiting of a client for keys, unless another thread does. True if it was waiting.
+/// Calls `prepare` and ends the wait of a client for keys, unless another thread does. Returns true if it was
+/// waiting.
 fn end_waiting(kernel: &Kernel, client: &Client, reason: Reason, prepare: impl FnOnce()) -> bool {
     let Some(waiter) = client.waiter.lock().clone() else { return false };
     match waiter.state.cancel(reason) {

@@ -1,17 +1,16 @@
 //! Commands that wait for keys: BLPOP and its relatives, XREAD BLOCK.
 //!
-//! Such a command looks at its keys with all of their shards locked. If it finds something, it
-//! replies like any other command. If not, it ends with `wait`, which registers the client under the
-//! same locks. Its connection is suspended, and the worker serves others.
+//! Such a command checks its keys with all of their shards locked. If it finds something, it replies like any other
+//! command. If not, it ends with `wait`, which registers the client under the same locks. Its connection is
+//! suspended, and the worker serves others.
 //!
-//! A thread that changes such a key serves the clients that wait for it after its own command
-//! ([`serve`](super::serve)): it runs the waiting client's command again, on behalf of that client, and sends the
-//! reply as an [`Answer`]. So waiting clients get the elements that a command has pushed before the
-//! next command of the pushing connection runs, as users of Redis expect.
+//! A thread that changes such a key serves the waiting clients after its own command ([`serve`](super::serve)): it
+//! runs the command of the waiting client again, on behalf of that client, and sends the reply as an [`Answer`]. So
+//! waiting clients get pushed elements before the next command of the pushing connection runs, as users of Redis
+//! expect.
 //!
-//! Three events can end the waiting: a thread serves the client, its timeout ends (or CLIENT UNBLOCK ends
-//! it), or its connection closes. The waiter's [`WaiterState`](tierce_keyspace::WaiterState) lets exactly
-//! one of them do so.
+//! Three events can end the wait: a thread serves the client, its timeout ends (or CLIENT UNBLOCK ends it), or its
+//! connection closes. The waiter's [`WaiterState`](tierce_keyspace::WaiterState) lets exactly one of them do so.
 
 mod confirmations;
 mod in_vain;
@@ -38,37 +37,37 @@ pub use in_vain::{connection_ends, nobody_waits, reply_late, time_is_up};
 pub(crate) use nonblocking::{accept_results, cancel, cancel_all, client_leaves, listener};
 pub use nonblocking::{result_is_due, send_away};
 
-/// What a command waits for.
+/// Wait of a command.
 pub(crate) struct Wait<'a> {
-    /// The keys, all of which are locked.
+    /// Keys, all of which are locked.
     pub(crate) keys: &'a [Key<'a>],
-    /// The call, as it is to be run when one of them has changed.
+    /// Call to run when one of them has changed.
     pub(crate) command: OwnedArgs,
-    /// How long.
+    /// Maximum duration.
     pub(crate) patience: Patience,
-    /// The group of consumers that it reads for, if any. It learns that the group or its stream is gone.
+    /// Consumer group that it reads for, if any. The wait ends if the group or its stream is deleted.
     pub(crate) group: Option<&'a [u8]>,
 }
 
-/// A client that waits, for the threads that serve it.
+/// A waiting client, as seen by the threads that serve it.
 pub(super) struct Blocked {
     pub(super) to: Destination,
     pub(super) proto: Proto,
-    /// The caller that its command runs for. Only the thread that holds the claim locks this.
+    /// Caller for its command. Only the thread that holds the claim locks this.
     pub(super) caller: Mutex<Caller>,
     pub(super) command: OwnedArgs,
     pub(super) group: Option<Box<[u8]>>,
-    /// The shards of all keys of its command, those that it does not wait for as well.
+    /// Shards of all keys of its command, including keys that it does not wait for.
     pub(super) shards: Box<[usize]>,
 }
 
 impl Blocked {
-    /// True if its command needs one of these shards.
+    /// Returns true if its command needs one of these shards.
     pub(super) fn needs_any(&self, shards: &[usize]) -> bool {
         self.shards.iter().any(|shard| shards.contains(shard))
     }
 
-    /// Notes a reply of so many bytes that its client gets, for whom there was nothing.
+    /// Records the size of the reply to a client that was not served.
     pub(super) fn note_reply(&self, kernel: &Kernel, client: &Client, bytes: usize) {
         let args = self.command.as_args();
         if let Ok(command) = pipeline::resolve(kernel, args) {
@@ -76,13 +75,13 @@ impl Blocked {
         }
     }
 
-    /// True if its command needs no shard beside that of the key which it waits for.
+    /// Returns true if its command needs only the shard of the key that it waits for.
     pub(super) fn is_in_one_shard(&self) -> bool {
         self.shards.iter().all(|shard| *shard == self.shards[0])
     }
 }
 
-/// The shards of the keys of a call.
+/// Returns the shards of the keys of a call.
 fn shards_of(kernel: &Kernel, call: Args<'_>) -> Box<[usize]> {
     let Ok(command) = pipeline::resolve(kernel, call) else { return Box::default() };
     let keyspace = &kernel.keyspace;
@@ -90,9 +89,8 @@ fn shards_of(kernel: &Kernel, call: Args<'_>) -> Box<[usize]> {
     command.spec.key_indexes(call).map(shard_of).collect()
 }
 
-/// Offers each of some keys to `serve`, which replies if it finds something there. If it finds nothing
-/// anywhere, the client waits for as long as `patience` says; a command without any replies that there is
-/// nothing. All shards are locked throughout.
+/// Offers each key to `serve`, which replies if it finds something there. If no key has anything, the client waits
+/// for `patience`, or a command without `patience` gets an empty reply. All shards are locked throughout.
 pub(crate) fn first_of<'b>(
     ctx: &mut Context<'_, '_>,
     keys: impl Iterator<Item = &'b [u8]>,
@@ -168,8 +166,8 @@ pub(crate) fn wait(ctx: &mut Context<'_, '_>, wait: Wait<'_>) {
     }
 }
 
-/// Has the connection wait whose command has run away from its worker. This is posted while the keys are locked:
-/// so it comes to the worker before the reply to a client that changes one of them.
+/// Makes the connection of an offloaded command wait. The message is posted while the keys are locked, so it reaches
+/// the worker before the reply to a client that changes one of them.
 fn wait_elsewhere(kernel: &Kernel, away: &mut Caller, to: ReplyTo, awaited: Awaited) {
     let caller = Some(Box::new(away.away()));
     // Tells the thread of the command that there is no reply.

@@ -1,13 +1,13 @@
-//! Commands that never block: `NBLPOP` is BLPOP, and `NBKEYS` is KEYS, but the connection goes on, and a reply that
-//! comes later goes to the client that the last argument names.
+//! Commands that never block: `NBLPOP` is BLPOP, and `NBKEYS` is KEYS, but the connection goes on, and a later reply
+//! goes to the client that the last argument names.
 //!
-//! Such a command runs the command that it is named after, in [`Mode::NonBlocking`]. If that has its reply at once, the
-//! connection gets it like any other. If it has to wait for keys or takes long, then a [`Deferred`] is made, which
-//! takes the place of the waiting client: it is served, or times out, as a blocked client is ([`super::serve`]), or its
-//! command runs on a thread for long commands.
+//! Such a command runs the command that it is named after, in [`Mode::NonBlocking`]. If that has its reply at once,
+//! the connection gets it as usual. If it has to wait for keys or takes long, a [`Deferred`] takes the role of the
+//! waiting client: it is served, or times out, like a blocked client ([`super::serve`]), or its command runs on a
+//! thread for long commands.
 //!
-//! When its sender or its receiver has gone it is cancelled like a blocked client whose connection ends, so no element
-//! is popped for it any more.
+//! If its sender or its receiver disconnects, it is cancelled like a blocked client, so no element is popped for it
+//! any more.
 
 use std::sync::Arc;
 
@@ -24,7 +24,7 @@ use crate::error::CommandError;
 use crate::kernel::Kernel;
 use crate::offload::Job;
 
-/// An entry in the queue of a key.
+/// Bytes of an entry in the queue of a key.
 const QUEUED_KEY_BYTES: usize = 96;
 
 const NO_SUCH_CLIENT: CommandError =
@@ -33,10 +33,10 @@ const NOT_ACCEPTED: CommandError = CommandError::new(
     "ERR The client ID you want redirect to does not accept results: it has to say CLIENT ACCEPTNB ON",
 );
 
-/// The client that a call names in its last argument: 0 is the caller.
+/// Returns the client that a call names in its last argument: 0 is the caller.
 ///
 /// # Errors
-/// When there is none, when it does not accept results, or when the caller has too many pending.
+/// Fails if there is no such client, if it does not accept results, or if the caller has too many pending.
 pub(crate) fn listener(
     kernel: &Kernel,
     caller: &Caller,
@@ -71,7 +71,7 @@ fn refusal(not_taken: NotTaken, max: usize) -> CommandError {
     }
 }
 
-/// A result of a call of the caller that `to` gets later.
+/// Creates a deferred result of a call of the caller for `to`.
 ///
 /// # Errors
 /// As [`listener`].
@@ -90,11 +90,10 @@ pub(super) fn begin(
         .map_err(|not_taken| refusal(not_taken, pending_max))
 }
 
-/// Has a call of `command` that takes long run away from the worker while its connection goes on. Its result may have
-/// `room` bytes.
+/// Offloads a long call of `command` while its connection goes on. Its result may have `room` bytes.
 ///
 /// # Errors
-/// When no client can get the result: none is named that accepts it, or too many are pending.
+/// Fails if no named client accepts the result, or too many are pending.
 pub fn send_away(
     kernel: &Kernel,
     caller: &Caller,
@@ -110,28 +109,28 @@ pub fn send_away(
     Ok(())
 }
 
-/// Ends a command without its result. Whether it was waiting; otherwise its result is on the way.
+/// Ends a command without its result. Returns true if it was waiting; otherwise its result is on the way.
 pub(crate) fn cancel(kernel: &Kernel, deferred: &Deferred) -> bool {
     end(kernel, deferred, TIME_IS_UP, Leaving::Neither)
 }
 
-/// Ends all commands of a client, and returns how many.
+/// Ends all commands of a client, and returns their number.
 pub(crate) fn cancel_all(kernel: &Kernel, client: &Client) -> usize {
     let sent: Vec<_> = client.results.lock().sent().cloned().collect();
     sent.iter().filter(|deferred| cancel(kernel, deferred)).count()
 }
 
-/// CLIENT ACCEPTNB: whether results of other clients' commands may be sent to a client. Those that wait for some are
-/// ended if not.
+/// CLIENT ACCEPTNB: sets if a client accepts results of other clients' commands. Switching it off ends the pending
+/// ones.
 pub(crate) fn accept_results(kernel: &Kernel, client: &Client, on: bool) {
     for deferred in client.accept_results(on) {
         end(kernel, &deferred, GONE, Leaving::Receiver);
     }
 }
 
-/// A client goes, or becomes like one that has just come: what it has sent, or was to get, is not wanted.
+/// Cancels all results that a client has requested or would receive, when it disconnects or is reset.
 pub(crate) fn client_leaves(kernel: &Kernel, client: &Client) {
-    // From here on nothing is begun for it.
+    // Afterwards no new command can begin for it.
     let mut all = client.accept_results(false);
     all.extend(client.results.lock().sent().cloned());
     for deferred in all {
@@ -139,7 +138,7 @@ pub(crate) fn client_leaves(kernel: &Kernel, client: &Client) {
     }
 }
 
-/// The time of a command is up. Called by the worker of its sender.
+/// Ends a command whose time is up. Called by the worker of its sender.
 pub fn result_is_due(kernel: &Kernel, deferred: &Arc<Deferred>) {
     if stop(kernel, deferred, TIME_IS_UP, Leaving::Neither) {
         let to = Destination::Result(Arc::clone(deferred));
@@ -147,7 +146,7 @@ pub fn result_is_due(kernel: &Kernel, deferred: &Arc<Deferred>) {
     }
 }
 
-/// Ends the commands of a client that wait for keys; their results tell why.
+/// Ends the commands of a client that wait for keys; their results contain the reason.
 pub(super) fn end_all(kernel: &Kernel, client: &Client, reason: Reason) {
     let sent: Vec<_> = client.results.lock().sent().cloned().collect();
     for deferred in sent.into_iter().filter(|deferred| deferred.is_waiting()) {
@@ -157,18 +156,18 @@ pub(super) fn end_all(kernel: &Kernel, client: &Client, reason: Reason) {
     }
 }
 
-/// Ends a command without its result. Whether that was not too late.
+/// Ends a command without its result. Returns true if that was not too late.
 fn end(kernel: &Kernel, deferred: &Deferred, reason: Reason, leaving: Leaving) -> bool {
     let is_stopped = stop(kernel, deferred, reason, leaving);
     if is_stopped || leaving == Leaving::Receiver {
-        // A result that is made at this moment finds that it is not wanted.
+        // If a result is just being made, its thread sees that it is not wanted.
         kernel.end_result(deferred);
     }
     is_stopped
 }
 
-/// Whether a command has no result any more. The caller may hold shards, so the reaper takes the waiter out of its
-/// queues.
+/// Stops a command. Returns true if it has no result any more. The caller may hold shards, so the reaper removes the
+/// waiter from its queues.
 fn stop(kernel: &Kernel, deferred: &Deferred, reason: Reason, leaving: Leaving) -> bool {
     match deferred.cancel(leaving) {
         Ending::TooLate => return false,

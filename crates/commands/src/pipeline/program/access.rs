@@ -1,5 +1,5 @@
-//! The access of calls to the data, where that depends on the programs that they run. A program that states its flags is
-//! treated as a command with these flags: it waits, and is refused as a whole, where such a command is.
+//! Access of calls to the data, if it depends on the programs that they run. A program that declares its flags is
+//! treated like a command with these flags: it is deferred or refused as a whole.
 
 use tierce_lua::{Flags, Sha1};
 use tierce_wire::resp::Args;
@@ -10,7 +10,7 @@ use crate::kernel::Kernel;
 use crate::pipeline::resolve;
 use crate::transaction::Transaction;
 
-/// The access of a call of `command` to the data. EXEC does what all queued requests do.
+/// Returns the access of a call of `command`. EXEC has the access of all queued requests.
 pub(crate) fn access_of(
     kernel: &Kernel,
     caller: &Caller,
@@ -23,7 +23,7 @@ pub(crate) fn access_of(
     }
 }
 
-/// The access of EXEC.
+/// Returns the access of EXEC.
 pub(crate) fn queued_access(kernel: &Kernel, queued: &Transaction) -> Access {
     let mut access = queued.access();
     if queued.runs_programs && !queued.is_doomed {
@@ -40,7 +40,7 @@ pub(crate) fn queued_access(kernel: &Kernel, queued: &Transaction) -> Access {
     access
 }
 
-/// The access of a call that has this one by its command.
+/// Returns the access of a call whose command has `access`.
 fn of_call(kernel: &Kernel, access: Access, command: &Command, args: Args<'_>) -> Access {
     let Some(flags) = stated_flags(kernel, command, args) else { return access };
     let writes = !flags.contains(Flags::NO_WRITES);
@@ -48,7 +48,7 @@ fn of_call(kernel: &Kernel, access: Access, command: &Command, args: Args<'_>) -
     Access { writes, may_write: false, may_grow: false, grows, ..access }
 }
 
-/// The flags that the program of a call states, if it is known and states any.
+/// Returns the declared flags of the program of a call, if it is known and has any.
 pub(crate) fn stated_flags(kernel: &Kernel, command: &Command, args: Args<'_>) -> Option<Flags> {
     if !command.spec.flags.contains(command::Flags::PROGRAM) {
         return None;

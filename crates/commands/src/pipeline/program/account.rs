@@ -1,6 +1,6 @@
-//! Additions of a run to the accounts of the server: its calls, their times, errors and denials.
+//! Calls, times, errors and denials of a run of a program, for the statistics of the server.
 //!
-//! It is kept aside until it is known that the run counts: one that is begun again has never been.
+//! A side buffer keeps them until the run counts. A run that starts again is never counted.
 
 use std::cell::Cell;
 
@@ -10,7 +10,7 @@ use crate::kernel::Kernel;
 use crate::pipeline::meter::Noted;
 use crate::stats::{Counted, Counters, ErrorCounts};
 
-/// See the module. Dropped unbooked, it is forgotten.
+/// See the module. It is discarded unless [`Account::book`] is called.
 pub(super) struct Account<'w> {
     pub(super) aside: &'w Aside,
     pub(super) errors: ErrorCounts,
@@ -19,9 +19,9 @@ pub(super) struct Account<'w> {
 }
 
 impl<'w> Account<'w> {
-    /// An empty one.
+    /// Creates an empty one.
     pub(super) fn new(aside: &'w Aside) -> Self {
-        // The run before may not have counted.
+        // The previous run may have been discarded.
         aside.drain(|_, _| {});
         Self {
             aside,
@@ -31,7 +31,7 @@ impl<'w> Account<'w> {
         }
     }
 
-    /// Adds all of it to the accounts of the server, and to the counters of this thread.
+    /// Adds it to the statistics of the server and of this thread.
     pub(super) fn book(&self, kernel: &Kernel, counters: &Counters) {
         self.aside.drain(|counted, by| counters.add_counted(counted, by));
         kernel.errors.add_all(&self.errors);
@@ -49,7 +49,7 @@ impl<'w> Account<'w> {
 /// Counters of this thread for its runs.
 pub(super) struct Aside {
     pub(super) counters: Counters,
-    /// A bit for each command that may have been counted, so that few are looked at.
+    /// Bits of the commands with counts, so that few have to be visited.
     noted: Box<[Cell<u64>]>,
 }
 
@@ -59,7 +59,7 @@ impl Aside {
         Self { counters: Counters::new(commands), noted }
     }
 
-    /// To be called before anything is counted of a command.
+    /// Must be called before a command is counted.
     pub(super) fn note(&self, command: CommandId) {
         let id = u32::from(command.0);
         let word = &self.noted[(id / u64::BITS) as usize];

@@ -1,4 +1,4 @@
-//! What a program reaches from its machine: commands, which pass their gates one by one as in Redis, and its end.
+//! Interface of a program to the server: commands, each checked separately as in Redis, and the end of the program.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -20,21 +20,21 @@ use crate::caller::Caller;
 use crate::command::{Access, Command, Flags};
 use crate::error::CommandError;
 use crate::kernel::Kernel;
+use crate::pipeline::admission;
 use crate::pipeline::fetch;
-use crate::pipeline::gates;
 use crate::pipeline::meter::Meter;
 use crate::pubsub::Kind;
 use crate::reply::Reply;
 use crate::scripting::Run;
 use crate::slowlog;
 
-/// The longest word that is looked at before all words of a large call are copied: the name of a command is shorter.
+/// Longest word that is checked before all words of a large call are copied. Names of commands are shorter.
 const SHORT_WORD_LEN_MAX: usize = 64;
 
-/// Calls between two looks at the clock, which costs a tenth of a call.
+/// Calls between two reads of the clock, which costs a tenth of a call.
 const CALLS_PER_LOOK: u32 = 8;
 
-/// What is never called by a program.
+/// Error for commands that programs may never call.
 const NOT_ALLOWED: CommandError =
     CommandError::new("ERR This Redis command is not allowed from script");
 const READ_ONLY: CommandError =
@@ -46,43 +46,43 @@ const STALE: CommandError = CommandError::new("ERR Can not execute the command o
 const TOO_LARGE: CommandError =
     CommandError::new("ERR The arguments of a command called from script are too large");
 
-/// What a program may do.
+/// Limits of a program.
 #[derive(Clone, Copy)]
 pub(super) struct Terms {
-    /// It comes with the stream of the primary that this server follows: neither the role nor memory nor a limit ends
-    /// or refuses it.
+    /// True for a program in the stream of this server's primary. Neither the role nor memory nor a limit refuses or
+    /// ends it.
     pub(super) is_of_primary: bool,
     pub(super) is_read_only: bool,
     pub(super) allows_oom: bool,
-    /// When it has begun, memory was beyond its limit, and nothing could be evicted.
+    /// True if memory was over its limit at its begin, and nothing could be evicted.
     pub(super) is_out_of_memory: bool,
-    /// Bytes that it may take; 0 for no limit.
+    /// Bytes that it may use; 0 for no limit.
     pub(super) memory_limit: usize,
-    /// Bytes that may be kept to undo its writes, and of records for the log.
+    /// Bytes of undo data and log records for its writes.
     pub(super) writes_limit: usize,
 }
 
-/// Where a program runs, and what ends it there.
+/// Thread of a program, and its limit there.
 pub(super) enum RunsOn<'r> {
-    /// On a worker, until this time of the kernel's clock.
+    /// A worker, until this time of the kernel's clock.
     Worker { until_nanos: u64 },
-    /// On a thread that it may occupy, until it is killed, or for this long.
-    Apart { run: &'r Arc<Run>, time_limit: Option<Duration> },
+    /// A thread that it may occupy until it is killed, or for this long.
+    OwnThread { run: &'r Arc<Run>, time_limit: Option<Duration> },
 }
 
 impl<'r> RunsOn<'r> {
-    /// On the thread that a run occupies, or on a worker.
+    /// Uses the thread that a run occupies, or a worker.
     pub(super) fn new(kernel: &Kernel, run: Option<&'r Arc<Run>>, terms: Terms) -> Self {
         let Some(run) = run else {
             return Self::Worker { until_nanos: (kernel.nanos)() + WORKER_TIME.as_nanos() as u64 };
         };
         let limit_ms = kernel.config.live().script_time_limit();
         let is_limited = limit_ms > 0 && !terms.is_of_primary;
-        Self::Apart { run, time_limit: is_limited.then(|| Duration::from_millis(limit_ms)) }
+        Self::OwnThread { run, time_limit: is_limited.then(|| Duration::from_millis(limit_ms)) }
     }
 }
 
-/// What one run of a program reaches.
+/// State of one run of a program.
 pub(super) struct ProgramHost<'h, 'k> {
     kernel: &'k Kernel,
     caller: &'h mut Caller,
@@ -91,10 +91,10 @@ pub(super) struct ProgramHost<'h, 'k> {
     runs_on: RunsOn<'h>,
     terms: Terms,
     effects: Effects,
-    /// Gets what its calls add to those of the server, if the run counts.
+    /// Statistics of its calls, which count if the run counts.
     account: &'h Account<'h>,
     within: Within<'h, 'k>,
-    /// Calls until the next look at the clock.
+    /// Calls until the next read of the clock.
     calls_left: u32,
 }
 
@@ -111,7 +111,7 @@ impl<'h, 'k> ProgramHost<'h, 'k> {
         let (kernel, counters) = (turn.kernel, &account.aside.counters);
         let mode = match runs_on {
             RunsOn::Worker { .. } => Mode::OfProgram,
-            RunsOn::Apart { .. } => Mode::Never,
+            RunsOn::OwnThread { .. } => Mode::Never,
         };
         let meter = Meter::start_aside(kernel, counters, &account.noted);
         let within = Within { turn, mode, meter, counters, errors: &account.errors };
@@ -130,7 +130,7 @@ impl<'h, 'k> ProgramHost<'h, 'k> {
         }
     }
 
-    /// Accounts for the calls, and returns what they have done.
+    /// Accounts for the calls, and returns their effects.
     pub(super) fn finish(mut self) -> Effects {
         let words = &self.buffers.last_words;
         self.within.meter.finish(&self.caller.client, || {
@@ -140,7 +140,7 @@ impl<'h, 'k> ProgramHost<'h, 'k> {
         self.effects
     }
 
-    /// The command of a call that may be made. What it refuses is what Redis refuses, in its order.
+    /// Returns the command of a call if it is allowed. The checks and their order are those of Redis.
     fn admit(&self, args: Args<'_>) -> Result<&'k Command, Refused<'k>> {
         let command = resolve(self.kernel, args).map_err(|refused| Refused {
             error: if refused.command.is_some() { WRONG_NUMBER } else { UNKNOWN },
@@ -160,21 +160,21 @@ impl<'h, 'k> ProgramHost<'h, 'k> {
         if is_client && self.caller.is_stale(&self.kernel.role) && !flags.contains(Flags::STALE) {
             return refused(STALE);
         }
-        // Others see a message, though it changes nothing.
+        // Messages are visible to others, even if they change nothing.
         if self.terms.is_read_only && (may_change(command) || Access::of(command.spec).publishes) {
             return refused(READ_ONLY);
         }
-        // A program that has written goes on.
-        let is_gated = is_client
+        // A program that has written may continue.
+        let is_checked = is_client
             && !self.effects.has_written
             && flags.intersects(Flags::WRITE.with(Flags::DENYOOM));
-        match is_gated.then(|| self.closed_to(flags)).flatten() {
+        match is_checked.then(|| self.closed_to(flags)).flatten() {
             Some(error) => refused(error),
             None => Ok(command),
         }
     }
 
-    /// Why a command with these flags must not write as things are.
+    /// Returns the reason to refuse writes of a command with these flags now.
     fn closed_to(&self, flags: Flags) -> Option<CommandError> {
         let kernel = self.kernel;
         let fault = || match self.caller.standing {
@@ -182,17 +182,17 @@ impl<'h, 'k> ProgramHost<'h, 'k> {
             None => kernel.fault_of_writes(self.caller.replica_level(kernel)),
         };
         if let Some(fault) = flags.contains(Flags::WRITE).then(fault).flatten() {
-            return Some(gates::error_of(fault, kernel));
+            return Some(admission::error_of(fault, kernel));
         }
         let is_short = self.terms.is_out_of_memory && !self.terms.allows_oom;
         let is_refused = flags.contains(Flags::DENYOOM) && is_short;
         is_refused.then_some(CommandError::OUT_OF_MEMORY)
     }
 
-    /// Makes a call, whose reply goes to the buffer for that.
+    /// Makes a call. Its reply goes to the reply buffer.
     ///
     /// # Errors
-    /// What ends the run.
+    /// Fails with the reason to end the run.
     fn make(&mut self, args: Args<'_>, proto: Proto) -> Result<(), Stop> {
         let command = match self.admit(args) {
             Ok(command) => command,
@@ -216,7 +216,7 @@ impl<'h, 'k> ProgramHost<'h, 'k> {
     }
 
     /// # Errors
-    /// When the program has written or collected more than it may.
+    /// Fails if the program has written or collected too much.
     pub(super) fn check_memory(&self) -> Result<(), Stop> {
         match self.memory_left() {
             Some(_) if !self.effects.outbox.is_full() => Ok(()),
@@ -224,7 +224,7 @@ impl<'h, 'k> ProgramHost<'h, 'k> {
         }
     }
 
-    /// Bytes that the program may still take outside of its machine; `None` if it has more than it may.
+    /// Returns the bytes that the program may still use outside its machine; `None` if it exceeds the limit.
     fn memory_left(&self) -> Option<usize> {
         let Terms { memory_limit, writes_limit, .. } = self.terms;
         let undo = self.locks.undo_bytes();
@@ -237,13 +237,13 @@ impl<'h, 'k> ProgramHost<'h, 'k> {
         }
     }
 
-    /// `true` if words of so many bytes are more than a client may send in one request.
+    /// Returns true if the words exceed the size of a client request.
     fn is_too_large(&self, len: usize) -> bool {
         len as u64 > self.kernel.config.live().client_query_buffer_limit()
     }
 
-    /// Refuses a call with many bytes before they are copied, and gives it its reply: by its size, or by what its short
-    /// words say of the command.
+    /// Refuses a large call before its words are copied, and writes the error: because of its size, or because its
+    /// short words name a forbidden command.
     fn refuses_unread(&mut self, words: &[&[u8]], len: usize, proto: Proto) -> bool {
         if self.is_too_large(len) {
             write_error(&mut self.buffers.reply, &TOO_LARGE, proto);
@@ -258,7 +258,7 @@ impl<'h, 'k> ProgramHost<'h, 'k> {
             !matches!(self.caller.rights().check(command, args), Err(Denial::Command))
         });
         if may_be_called {
-            // All words decide if these keys are allowed.
+            // Only all words decide if these keys are allowed.
             return false;
         }
         let Err(refused) = self.admit(args) else { return false };
@@ -291,7 +291,7 @@ impl<'h, 'k> ProgramHost<'h, 'k> {
     }
 }
 
-/// Runs a call in its context, with an undo log if it is the first one that may change keys.
+/// Runs a call in its context. The first call that may change keys starts an undo log.
 fn enter(ctx: &mut Context<'_, '_>, effects: &mut Effects) -> Result<Done, StartOver> {
     match ctx.command.spec.name {
         "publish" => return publish(ctx, &mut effects.outbox, Kind::Channel),
@@ -315,7 +315,7 @@ fn enter(ctx: &mut Context<'_, '_>, effects: &mut Effects) -> Result<Done, Start
     Ok(ctx.enter_uncounted())
 }
 
-/// The message is sent when the program has ended; it replies who would get it now.
+/// Defers a message until the program has ended, and replies how many clients would get it now.
 fn publish(ctx: &mut Context<'_, '_>, outbox: &mut Outbox, kind: Kind) -> Result<Done, StartOver> {
     let (args, pubsub) = (ctx.call.args(), &ctx.kernel.pubsub);
     let (channel, message) = (args.at(1), args.at(2));
@@ -330,12 +330,12 @@ fn publish(ctx: &mut Context<'_, '_>, outbox: &mut Outbox, kind: Kind) -> Result
     Ok(Ok(()))
 }
 
-/// Whether a command may change keys.
+/// Returns true if a command may change keys.
 fn may_change(command: &Command) -> bool {
     command.spec.flags.intersects(Flags::WRITE.with(Flags::MAY_WRITE))
 }
 
-/// Whether a call needs values that are on disk, which no worker waits for.
+/// Returns true if a call needs values from disk, for which no worker waits.
 fn needs_disk(ctx: &mut Context<'_, '_>) -> bool {
     let (db, now_ms) = (ctx.caller.db, ctx.now_ms);
     let (command, args, mut reads) = (ctx.command, ctx.call.args(), Vec::new());
@@ -382,11 +382,11 @@ impl Host for ProgramHost<'_, '_> {
             RunsOn::Worker { until_nanos } if (self.kernel.nanos)() >= until_nanos => {
                 Err(Stop::Long)
             }
-            RunsOn::Apart { run, .. } if run.ending().is_some() => Err(Stop::Killed),
-            RunsOn::Apart { run, time_limit: Some(limit) } if run.elapsed() >= limit => {
+            RunsOn::OwnThread { run, .. } if run.ending().is_some() => Err(Stop::Killed),
+            RunsOn::OwnThread { run, time_limit: Some(limit) } if run.elapsed() >= limit => {
                 Err(Stop::TimeLimit)
             }
-            RunsOn::Apart { run, .. } => {
+            RunsOn::OwnThread { run, .. } => {
                 turn_away_from_programs(self.kernel, run, self.within.turn.counters);
                 Ok(())
             }
@@ -409,7 +409,7 @@ impl Host for ProgramHost<'_, '_> {
         let args = copy.as_args();
         let command = match resolve(self.kernel, args) {
             Ok(command) => command,
-            // A wrong number of arguments does not matter.
+            // The number of arguments does not matter here.
             Err(refused) => refused.command.ok_or(NoSuchCommand)?,
         };
         Ok(self.caller.rights().check(command, args).is_ok())
@@ -420,6 +420,6 @@ impl Host for ProgramHost<'_, '_> {
         self.effects.errors.count(error.kind());
     }
 
-    /// All effects go to the log, or a restart would bring back other data than there were.
+    /// All effects go to the log. Otherwise, a restart would restore different data.
     fn set_repl(&mut self, _replication: Replication) {}
 }

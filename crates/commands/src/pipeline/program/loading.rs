@@ -10,11 +10,11 @@ use super::{Workspace, outbox};
 use crate::kernel::Kernel;
 use crate::scripting::{Code, LibraryHost};
 
-/// A library may take so long to register its functions.
+/// Time limit for a library to register its functions.
 const LOAD_TIME_MAX: Duration = Duration::from_millis(500);
 
-/// One that did so within [`LOAD_TIME_MAX`] before may take so long: a machine that is busier now does not make its
-/// functions unknown.
+/// Time limit for a library that was once loaded within [`LOAD_TIME_MAX`], so that it still loads on a busier
+/// machine.
 const ACCEPTED_TIME_MAX: Duration = Duration::from_secs(10);
 
 impl LibraryHost for Kernel {
@@ -44,19 +44,19 @@ impl LibraryHost for Kernel {
     }
 }
 
-/// What the code of a library reaches while it registers its functions: the server's log.
+/// Interface for the code of a library while it registers its functions: the server's log.
 struct LoadingHost<'k> {
     kernel: &'k Kernel,
 }
 
 impl Host for LoadingHost<'_> {
     fn call(&mut self, _: &[&[u8]], _: Proto, reply: &mut Vec<u8>) -> Result<(), Stop> {
-        // A machine offers no commands to such code.
+        // The machine offers no commands to this code.
         reply.extend_from_slice(b"-ERR commands can be called by functions only\r\n");
         Ok(())
     }
 
-    /// The machine sees to the time that it takes.
+    /// The machine checks the time limit.
     fn look(&mut self) -> Result<(), Stop> {
         Ok(())
     }

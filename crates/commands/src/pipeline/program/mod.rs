@@ -1,23 +1,23 @@
-//! Programs (scripts and functions): run within one guard, like a transaction, with an undo log from their first write
-//! on.
+//! Programs (scripts and functions). A program runs under one guard, like a transaction, and has an undo log from its
+//! first write on.
 //!
-//! The shards of the declared keys are locked together before a program runs. What it needs beyond that ends the run:
-//! all that it has done is taken back, and it runs again from its beginning.
-//! - It reaches for a key that it has not declared: it runs again with all shards locked.
-//! - It takes longer than a worker has time for, or calls a command that does: it runs again on a thread for programs.
+//! The shards of the declared keys are locked together before a program runs. If it needs more, all its changes are
+//! rolled back and it starts again:
+//! - It accesses an undeclared key: it runs again with all shards locked.
+//! - It takes too long for a worker, or calls a command that does: it runs again on a thread for programs.
 //!
-//! So neither its client nor any other sees a part of what it does. It can be killed at any time, and leaves nothing
-//! behind then. Its writes are one record of the log, and what it does beyond keys happens at its end (`outbox`).
+//! So no client sees a partial effect of a program. It can be killed at any time, and leaves nothing behind then. Its
+//! writes are one record of the log. Its effects beyond keys happen at its end (`outbox`).
 //!
 //! A program that fails keeps what it has written, as in Redis, unless it is `atomic`.
 //!
-//! * `access`: what a call does to the data.
-//! * `account`: what its calls add to the accounts of the server.
-//! * `host`: what a program reaches from its machine.
+//! * `access`: the access of calls to the data.
+//! * `account`: statistics of a run.
+//! * `host`: the interface of a program to the server.
 //! * `loading`: running the code of libraries.
-//! * `outbox`: what happens when it has ended.
-//! * `waiting`: who waits for a thread that endless programs have.
-//! * `workspace`: the machine of a thread.
+//! * `outbox`: effects at the end of a program.
+//! * `waiting`: BUSY errors for clients while endless programs occupy all threads.
+//! * `workspace`: the Lua machine of a thread.
 
 mod access;
 mod account;
@@ -51,57 +51,57 @@ use crate::stats::{ErrorCounts, Stat};
 pub(crate) use self::access::{access_of, queued_access, stated_flags};
 pub(crate) use self::workspace::Workspace;
 
-/// The longest that a program may run on a worker, which serves many connections. One that takes longer has run so long
-/// in vain.
+/// Time limit of a program on a worker, which serves many connections. After it, the work is discarded and the
+/// program runs on another thread.
 const WORKER_TIME: Duration = Duration::from_millis(1);
 
-/// Bytes that may be kept to undo and to log the writes of a program: as many as `maxmemory`, within these bounds. All
-/// of them are in memory until it ends, beside the data.
+/// Bounds of the bytes kept to undo and log the writes of a program. In between, the limit is `maxmemory`. All of
+/// them are in memory until it ends, in addition to the data.
 const WRITES_BYTES_MIN: u64 = 64 << 20;
 const WRITES_BYTES_MAX: u64 = 1 << 30;
 
-/// A program with a longer source begins on a thread for programs: a machine that does not know it yet takes long to
-/// compile it.
+/// A program with a longer source starts on a thread for programs, because compiling it takes long if the machine
+/// does not know it yet.
 const WORKER_SOURCE_LEN_MAX: usize = 512 * 1024;
 
 const KILLED: CommandError =
     CommandError::new("ERR Script killed by user with SCRIPT KILL. Its writes were undone");
 
-/// What is run.
+/// Code to run.
 #[derive(Clone, Copy)]
 pub(crate) enum Code<'p> {
-    /// A script, which others know by its SHA-1.
+    /// A script, known by its SHA-1.
     Script(&'p Script),
-    /// A function of a library, which others know by its name.
+    /// A function of a library, known by its name.
     Function {
-        /// Where it is registered.
+        /// Library that registers it.
         library: &'p Library,
-        /// What it is called there.
+        /// Name in the library.
         name: &'p [u8],
     },
 }
 
-/// A program, and what is known of it.
+/// A program and its properties.
 #[derive(Clone, Copy)]
 pub(crate) struct Program<'p> {
-    /// What is run.
+    /// Code to run.
     pub(crate) code: Code<'p>,
-    /// What it may do.
+    /// Rights and restrictions.
     pub(crate) flags: ProgramFlags,
-    /// Whether it says so itself. A script that does not may write, unless each call says otherwise.
+    /// True if it declares its flags. Without flags, a script may write, unless each call says otherwise.
     pub(crate) has_flags: bool,
-    /// What its earlier runs were like.
+    /// Experience from its earlier runs.
     pub(crate) history: &'p History,
 }
 
 impl<'p> Program<'p> {
-    /// A script.
+    /// Creates the program of a script.
     pub(crate) fn of_script(script: &'p Script, history: &'p History) -> Self {
         let (flags, has_flags) = (script.flags(), script.has_shebang());
         Self { code: Code::Script(script), flags, has_flags, history }
     }
 
-    /// What others know it by.
+    /// Returns the SHA-1 of a script, or the name of a function.
     fn name(&self) -> Vec<u8> {
         match self.code {
             Code::Script(script) => script.sha().to_hex().to_vec(),
@@ -109,7 +109,7 @@ impl<'p> Program<'p> {
         }
     }
 
-    /// A function.
+    /// Creates the program of a function.
     pub(crate) fn of_function(known: &'p KnownFunction) -> Self {
         let KnownFunction { library, function, history } = known;
         let code = Code::Function { library, name: &function.name };
@@ -136,22 +136,22 @@ impl<'p> Program<'p> {
     }
 }
 
-/// What a run has done.
+/// Effects of a run.
 #[derive(Default)]
 struct Effects {
-    /// What happens when it has ended.
+    /// Effects beyond keys, for the end of the run.
     outbox: Outbox,
-    /// There is an undo log.
+    /// True if there is an undo log.
     has_written: bool,
-    /// The errors in its reply, which may be nothing but one. They count once it is known that the reply does.
+    /// Errors in its reply, which may be a single error. They are counted once the reply is final.
     errors: ErrorCounts,
 }
 
-/// How a run has ended that was not interrupted.
+/// End of a run that was not interrupted.
 enum Ended {
-    /// It has replied. Here is what happens once the keys are unlocked.
+    /// It has replied. The outbox is delivered once the keys are unlocked.
     Through(Option<Outbox>),
-    /// It has reached for a key that is not locked, and nothing has happened.
+    /// It has accessed a key that is not locked, and nothing has happened.
     NeedsMore,
 }
 
@@ -159,7 +159,7 @@ impl<'k> Context<'_, 'k> {
     /// Runs a program for the caller, and replies.
     ///
     /// # Errors
-    /// When it must not run as things are, or an interrupt; nothing has changed then.
+    /// Fails if it must not run now, or with an interrupt. Nothing has changed then.
     pub(crate) fn run_program(
         &mut self,
         program: &Program<'_>,
@@ -171,7 +171,7 @@ impl<'k> Context<'_, 'k> {
         let call = tierce_lua::Call { keys, args, proto: self.reply.proto() };
         let keyspace = &self.kernel.keyspace;
         let (is_inside, mut is_wide) = (self.is_within(), program.history.begins_wide());
-        // One shard is locked in any case: what runs inside of a guard does not wait.
+        // At least one shard is locked, because code inside a guard never waits.
         let locked = if keys.is_empty() { &[&b""[..]] } else { keys };
         let locked = if is_wide { &[] } else { locked };
         let hashes: Vec<KeyHash> = locked.iter().map(|key| keyspace.hash(key)).collect();
@@ -206,7 +206,7 @@ impl<'k> Context<'_, 'k> {
         }
     }
 
-    /// What a program may do that begins now. That of a primary has had its effects there.
+    /// Returns the limits of a new program. One from the primary has none, since it has run there already.
     fn terms_of(&mut self, program: &Program<'_>) -> Terms {
         let is_of_primary = self.caller.is_primary();
         let memory_limit = self.kernel.config.live().script_memory_limit() as usize;
@@ -224,8 +224,8 @@ impl<'k> Context<'_, 'k> {
         }
     }
 
-    /// Checks what the gates do not: a program that does not state that it runs on a stale replica, and a writer that is
-    /// called by a read-only command. For the rest, each call of a program is checked.
+    /// Checks two cases that no earlier check covers: on a stale replica, a program must declare that it may run
+    /// there; a read-only command must not call a writer. For the rest, each call of a program is checked.
     fn check_terms(&self, program: &Program<'_>, terms: &Terms) -> Done {
         const WRITES: CommandError =
             CommandError::new("ERR Can not execute a script with write flag using *_ro command.");
@@ -239,8 +239,8 @@ impl<'k> Context<'_, 'k> {
         if writes && self.is_read_only() { Err(WRITES) } else { Ok(()) }
     }
 
-    /// Whether memory is beyond its limit and nothing can be evicted, as it is before a program begins. What that adds
-    /// is evicted later.
+    /// Returns true if memory is over its limit and nothing can be evicted, which is checked before a program begins.
+    /// Memory that the program adds is evicted later.
     fn is_out_of_memory(&mut self) -> bool {
         let keyspace = &self.kernel.keyspace;
         match self.caller.standing {
@@ -250,13 +250,13 @@ impl<'k> Context<'_, 'k> {
         }
     }
 
-    /// Whether the call is one of EVAL_RO and its relatives.
+    /// Returns true for the read-only commands, such as EVAL_RO.
     fn is_read_only(&self) -> bool {
         self.command.spec.flags.contains(Flags::READONLY)
     }
 
-    /// Sends the messages of a program that has ended while its keys are locked, so that they follow the order of the
-    /// changes; those to clients of this server not if that takes long, unless a transaction keeps the keys anyway.
+    /// Delivers the messages of an ended program with its keys locked, so that they follow the order of the changes.
+    /// Slow delivery to local clients comes later, unless a transaction keeps the keys locked anyway.
     fn deliver(&mut self, ended: Ended, is_inside: bool) -> Ended {
         let Ended::Through(Some(outbox)) = ended else { return ended };
         let takes_long =
@@ -272,7 +272,7 @@ impl<'k> Context<'_, 'k> {
         Ended::Through(comes_later.then_some(outbox))
     }
 
-    /// Runs it with the shards locked. `held` says which these are.
+    /// Runs the program with the shards locked. `held` returns which ones.
     fn run_within(
         &mut self,
         program: &Program<'_>,
@@ -282,11 +282,11 @@ impl<'k> Context<'_, 'k> {
     ) -> Result<Ended, CommandError> {
         let access = Access::of(self.command.spec);
         let may_write = access.may_write && !terms.is_read_only;
-        self.judge_again_as(Access { may_write, ..access })()?;
+        self.check_again_as(Access { may_write, ..access })()?;
         let scripts = &self.kernel.scripts;
         let is_on_worker = self.mode.may_leave() && scripts.offload.is_open();
         if is_on_worker && (program.history.is_long() || program.is_large()) {
-            // It was tried whether the shards are to be had, so that the client does not wait for a thread in vain.
+            // The lock attempt comes first, so that the client does not wait for a thread in vain.
             return Err(Interrupt::Long.into());
         }
         let ticket = (!is_on_worker).then(|| {
@@ -295,8 +295,8 @@ impl<'k> Context<'_, 'k> {
         });
         let runs_on = RunsOn::new(self.kernel, ticket.as_ref().map(Ticket::run), terms);
         if self.mode.comes_late() {
-            // A pause does not wait for it: if one has begun when the program ends, its writes are undone.
-            self.caller.passage = None;
+            // A pause does not wait for it. If one has begun when the program ends, its writes are undone.
+            self.caller.in_flight = None;
         }
         let (outcome, effects) = Workspace::with(self.kernel, |workspace| {
             let (machine, buffers, aside) = workspace.parts();
@@ -311,12 +311,12 @@ impl<'k> Context<'_, 'k> {
             }
             let has_ended = !matches!(outcome, Outcome::Stopped(_));
             if self.mode.comes_late() {
-                self.caller.passage = Some(self.kernel.passages.enter());
+                self.caller.in_flight = Some(self.kernel.in_flight_requests.enter());
             }
             let is_seen = effects.has_written || effects.outbox.has_messages();
             if has_ended && is_seen && self.is_held_back(effects.has_written) {
                 self.keep(effects, false);
-                return Err(CommandError::from(Interrupt::Gate));
+                return Err(CommandError::from(Interrupt::Admission));
             }
             if !matches!(outcome, Outcome::Stopped(Stop::Undeclared | Stop::Long)) {
                 account.book(self.kernel, self.counters);
@@ -326,7 +326,7 @@ impl<'k> Context<'_, 'k> {
         self.end_program(program, outcome, ticket.as_ref(), effects, terms)
     }
 
-    /// Runs it once. The caller decides whether its effects stay.
+    /// Runs the program once. The caller decides if its effects stay.
     fn run_on_machine(
         &mut self,
         program: &Program<'_>,
@@ -354,22 +354,22 @@ impl<'k> Context<'_, 'k> {
             }
         };
         if let (Err(stop), false) = (host.check_memory(), matches!(outcome, Outcome::Stopped(_))) {
-            // It has ended before its machine has looked.
+            // It ended before its machine checked.
             out.truncate(begin);
             outcome = Outcome::Stopped(stop);
         }
         let effects = host.finish();
         self.guard.locks.set_origin(origin);
         if self.caller.db != db {
-            // SELECT in a program is for that alone.
+            // SELECT in a program ends with the program.
             self.caller.select(db);
         }
-        // Not the last one that it has called.
+        // The client's last command is this one, not the last one of the program.
         self.caller.client.note_command(self.command.id);
         (outcome, effects)
     }
 
-    /// Keeps what it has done or takes it back, and replies.
+    /// Commits or rolls back its effects, and replies.
     fn end_program(
         &mut self,
         program: &Program<'_>,
@@ -417,8 +417,8 @@ impl<'k> Context<'_, 'k> {
         }
     }
 
-    /// True if a pause has begun while the program ran, away from its worker, or the server has become a replica, whose
-    /// primary has not what was written here. It is judged again, and runs again if it still may.
+    /// Returns true if, while an offloaded program ran, a pause began or the server became a replica, whose primary
+    /// does not have the new writes. The program is checked again then, and runs again if it still may.
     fn is_held_back(&self, has_written: bool) -> bool {
         let is_paused =
             || self.kernel.pause.holds(true, || false, crate::clock::unix_ms()).is_some();
@@ -426,7 +426,7 @@ impl<'k> Context<'_, 'k> {
         self.mode.comes_late() && (is_paused() || is_read_only())
     }
 
-    /// Commits what the program has written, or takes it back. Returns what is still to happen.
+    /// Commits or rolls back the writes of the program. Returns the effects that are still to happen.
     fn keep(&mut self, effects: Effects, is_kept: bool) -> Ended {
         self.caller.program_has_written |= effects.has_written && is_kept;
         match (effects.has_written, is_kept) {
@@ -439,7 +439,7 @@ impl<'k> Context<'_, 'k> {
     }
 
     fn is_atomic(&self, program: &Program<'_>) -> bool {
-        // A setting of this server, and the one of the primary has had its effect there.
+        // It is a setting of this server. The primary has already applied its own.
         let is_set = || !self.caller.is_primary() && self.kernel.config.live().script_atomic();
         program.is(ProgramFlags::ATOMIC) || is_set()
     }
@@ -466,7 +466,7 @@ impl<'k> Context<'_, 'k> {
     }
 }
 
-/// The error for a program that was stopped.
+/// Returns the reason for which a program was stopped, for its error.
 fn why_stopped(stop: Stop, ending: Option<Ending>, has_written_much: bool) -> &'static str {
     match (stop, ending) {
         (Stop::Killed, Some(Ending::Shutdown)) => "ended, since the server ends",

@@ -1,7 +1,7 @@
-//! What a program does beyond keys: messages, lines of the log, and what clients of MONITOR see of its calls.
+//! Effects of a program beyond keys: messages, lines of the log, and its calls for clients of MONITOR.
 //!
-//! It happens when the program has ended, so nothing of a run is seen that was taken back. Messages come between the
-//! events of the program's changes in the order of its calls, unless it takes long to deliver them: then behind.
+//! They happen when the program has ended, so nothing of a rolled-back run is seen. Messages are interleaved with the
+//! events of the program's changes in the order of its calls. If delivery takes long, they follow the events.
 
 use tierce_keyspace::{ShardLocks, deliver_events};
 use tierce_lua::LogLevel;
@@ -15,25 +15,24 @@ use crate::pubsub::Kind;
 
 use super::super::WEIGHT_MAX;
 
-/// What a program may have collected. One that collects more is ended.
+/// Upper bound of the outbox. A program that collects more is ended.
 const BYTES_MAX: usize = 64 << 20;
 
-/// So much is kept of it for clients of MONITOR. They must not have a program fail, so they do not see the rest.
+/// Upper bound of the part for MONITOR. Its clients do not see the rest, since they must not make a program fail.
 const SHOWN_BYTES_MAX: usize = 16 << 20;
 
-/// No more is delivered while the keys of the program are locked.
+/// Upper bound of the bytes delivered while the keys of the program are locked.
 const DELIVERED_AT_ONCE_MAX: usize = 256 << 10;
 
 /// Messages and lines of a program that has not ended.
 ///
-/// **Invariant:** it takes no more than the program may have collected, and one item: what comes when it is full is
-/// dropped, since nothing of it will happen.
+/// **Invariant:** its size is at most the limit plus one item. Items beyond the limit are dropped, since the program
+/// fails.
 #[derive(Default)]
 pub(super) struct Outbox {
     /// In order.
     messages: Vec<Message>,
-    /// How much work it is to find the patterns that match; known on workers, which do no more than
-    /// [`WEIGHT_MAX`].
+    /// Work to find matching patterns. It is known on workers, which do at most [`WEIGHT_MAX`].
     pub(super) weight: usize,
     /// Lines for the server's log, in order.
     lines: Vec<(LogLevel, Vec<u8>)>,
@@ -41,17 +40,17 @@ pub(super) struct Outbox {
     /// For clients of MONITOR, in order.
     shown: Vec<Vec<u8>>,
     shown_bytes: usize,
-    /// Calls that they do not see.
+    /// Number of calls beyond the limit for MONITOR.
     hidden: usize,
 }
 
-/// How messages are sent that have to be matched with many patterns.
+/// Delivery of messages that must be matched with many patterns.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(super) enum Pace {
-    /// Others wait for the keys of the program, or for its thread: they, and all behind them, are published by another
-    /// thread.
+    /// Another thread publishes them, and all later messages, because others wait for the keys of the program, or for
+    /// its thread.
     AtOnce,
-    /// This thread waits until they are.
+    /// This thread waits until they are published.
     InTurn,
 }
 
@@ -59,12 +58,12 @@ struct Message {
     kind: Kind,
     channel: Vec<u8>,
     text: Vec<u8>,
-    /// Events that there were before it.
+    /// Events before it.
     events: usize,
 }
 
 impl Outbox {
-    /// True if it takes long to deliver it, which nothing ends.
+    /// Returns true if delivery takes long. Nothing can interrupt it.
     pub(super) fn takes_long(&self, kernel: &Kernel) -> bool {
         let mut weight = self.shown.len() + self.lines.len();
         let weigh = |message: &Message| {
@@ -75,22 +74,22 @@ impl Outbox {
         self.bytes > DELIVERED_AT_ONCE_MAX || self.messages.iter().any(weigh)
     }
 
-    /// True if it sends messages.
+    /// Returns true if there are messages.
     pub(super) fn has_messages(&self) -> bool {
         !self.messages.is_empty()
     }
 
-    /// Whether it has collected more than it may.
+    /// Returns true if the program has collected too much.
     pub(super) fn is_full(&self) -> bool {
         self.bytes > BYTES_MAX
     }
 
-    /// Bytes that it takes of those that the program may take.
+    /// Bytes that count against the memory limit of the program.
     pub(super) fn bytes(&self) -> usize {
         self.bytes
     }
 
-    /// A message for the subscribers of a channel, behind so many events.
+    /// Adds a message for the subscribers of a channel, after this many events.
     pub(super) fn publish(&mut self, kind: Kind, channel: &[u8], text: &[u8], events: usize) {
         if !self.is_full() {
             self.bytes += size_of::<Message>() + channel.len() + text.len();
@@ -99,7 +98,7 @@ impl Outbox {
         }
     }
 
-    /// A line for the server's log.
+    /// Adds a line for the server's log.
     pub(super) fn log(&mut self, level: LogLevel, text: &[u8]) {
         if !self.is_full() {
             self.bytes += size_of::<(LogLevel, Vec<u8>)>() + text.len();
@@ -107,12 +106,12 @@ impl Outbox {
         }
     }
 
-    /// The call of the program itself, for clients of MONITOR.
+    /// Adds the call of the program itself, for clients of MONITOR.
     pub(super) fn show_call(&mut self, caller: &Caller, args: Args<'_>) {
         self.show(|| monitors::line_of_client(caller, args));
     }
 
-    /// A call that the program makes.
+    /// Adds a call made by the program, for clients of MONITOR.
     pub(super) fn show_inner(&mut self, caller: &Caller, args: Args<'_>) {
         self.show(|| monitors::line_of_program(caller, args.iter()));
     }
@@ -127,12 +126,12 @@ impl Outbox {
         self.shown.push(line);
     }
 
-    /// The calls alone, of a program whose writes were undone.
+    /// Keeps only the calls, for a program whose writes were undone.
     pub(super) fn into_calls(self) -> Self {
         Self { messages: Vec::new(), lines: Vec::new(), ..self }
     }
 
-    /// Puts its messages into the stream to replicas.
+    /// Puts the messages into the replication stream.
     pub(super) fn tell_replicas(&self, kernel: &Kernel, caller: &mut Caller) {
         for Message { kind, channel, text, .. } in &self.messages {
             let command: &[u8] = if *kind == Kind::ShardChannel { b"SPUBLISH" } else { b"PUBLISH" };
@@ -140,7 +139,7 @@ impl Outbox {
         }
     }
 
-    /// Has all of it happen here, with the events that come before.
+    /// Delivers everything, with the events before each message.
     pub(super) fn deliver(
         &self,
         kernel: &Kernel,
@@ -179,7 +178,7 @@ fn publish(kernel: &Kernel, channel: &[u8], message: &[u8]) {
     }
 }
 
-/// Whether lines of this level are written at present.
+/// Returns true if lines of this level are written now.
 pub(super) fn logs(kernel: &Kernel, level: LogLevel) -> bool {
     kernel.log.writes(match level {
         LogLevel::Debug => tierce_config::LogLevel::Debug,

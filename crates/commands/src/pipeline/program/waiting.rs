@@ -1,6 +1,6 @@
-//! Clients that wait for a thread for programs while endless ones have all of these.
+//! BUSY errors for clients that wait for a thread for programs while endless programs occupy all of these.
 //!
-//! Only these programs would notice, so they check it themselves, whenever their machines look.
+//! No other thread would notice, so these programs check it themselves whenever their machines look.
 
 use tierce_output::Output;
 
@@ -12,8 +12,8 @@ use crate::reply::Reply;
 use crate::scripting::Run;
 use crate::stats::Counters;
 
-/// Tells all clients that wait for a thread for programs that the server is busy, if all of these have run a
-/// program for `busy-reply-threshold`. `run` is one of those.
+/// Tells all clients that wait for a thread for programs that the server is busy, if each of these threads has run
+/// its program for `busy-reply-threshold`. `run` is one of those.
 pub(super) fn turn_away_from_programs(kernel: &Kernel, run: &Run, counters: &Counters) {
     let (scripts, threshold) = (&kernel.scripts, kernel.busy_threshold());
     if run.elapsed() < threshold || !scripts.offload.has_waiting() {

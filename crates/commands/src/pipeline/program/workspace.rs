@@ -1,7 +1,7 @@
-//! What a thread needs to run programs: a machine, and memory for the calls that they make.
+//! Workspace of a thread for programs: a Lua machine, and memory for the calls of programs.
 //!
-//! It is made when the thread runs its first program, so that a server without programs has none, and then kept: a
-//! machine keeps what it has compiled. So programs run on all threads at the same time.
+//! It is created with the first program of the thread, so a server without programs has none. Then it is kept, since
+//! a machine caches compiled code. With one for each thread, programs run in parallel.
 
 use std::cell::RefCell;
 use std::sync::Arc;
@@ -14,7 +14,7 @@ use tierce_wire::resp::OwnedArgs;
 use super::account::Aside;
 use crate::kernel::Kernel;
 
-/// Memory for the words of a call that is kept for the next one.
+/// Upper bound of the memory for the words of a call that is kept for the next one.
 pub(super) const WORDS_KEPT_BYTES: usize = 1024 * 1024;
 
 /// See the module.
@@ -22,36 +22,36 @@ pub(crate) struct Workspace {
     machine: Machine,
     buffers: Buffers,
     aside: Aside,
-    /// The bytes of machine and buffers that are among those of all threads.
+    /// Bytes of machine and buffers that are included in `all_bytes`.
     told_bytes: usize,
     all_bytes: Arc<AtomicUsize>,
 }
 
-/// Memory for the calls of one program after the other.
+/// Memory for the calls of one program at a time.
 pub(super) struct Buffers {
-    /// For the reply to one call.
+    /// Reply to the current call.
     pub(super) reply: Output,
-    /// The words of the present call.
+    /// Words of the current call.
     pub(super) words: OwnedArgs,
-    /// Those of the one before, which the slow log may want.
+    /// Words of the call before, for the slow log.
     pub(super) last_words: OwnedArgs,
 }
 
 impl Buffers {
-    /// Keeps the words of the call that has ended, until another one has. The next call gets the memory of those before
-    /// it, unless that is unusually much.
+    /// Keeps the words of a finished call until the next one ends. The next call reuses the older memory, unless that
+    /// is unusually large.
     pub(super) fn keep(&mut self, words: OwnedArgs) {
         self.words = std::mem::replace(&mut self.last_words, words);
         shrink(&mut self.words);
     }
 
-    /// Gives unusual memory back, at the end of a program.
+    /// Frees unusually large memory, at the end of a program.
     pub(super) fn shrink(&mut self) {
         shrink(&mut self.last_words);
         self.reply.reset();
     }
 
-    /// Bytes that the words of calls take.
+    /// Bytes of the words of calls.
     pub(super) fn words_bytes(&self) -> usize {
         self.words.memory_bytes() + self.last_words.memory_bytes()
     }
@@ -68,7 +68,7 @@ thread_local! {
 }
 
 impl Workspace {
-    /// Hands over that of this thread. Not to be called by a program.
+    /// Calls `body` with the workspace of this thread. Must not be called by a program.
     pub(crate) fn with<R>(kernel: &Kernel, body: impl FnOnce(&mut Self) -> R) -> R {
         WORKSPACE.with_borrow_mut(|workspace| {
             let commands = kernel.commands.id_count();
@@ -82,7 +82,7 @@ impl Workspace {
         })
     }
 
-    /// Whether this thread runs a program.
+    /// Returns true if this thread runs a program.
     pub(crate) fn is_in_use() -> bool {
         WORKSPACE.with(|workspace| workspace.try_borrow().is_err())
     }
@@ -101,7 +101,7 @@ impl Workspace {
         }
     }
 
-    /// The machine alone.
+    /// Returns the machine alone.
     pub(crate) fn machine(&mut self) -> &mut Machine {
         &mut self.machine
     }
@@ -110,11 +110,11 @@ impl Workspace {
         (&mut self.machine, &mut self.buffers, &self.aside)
     }
 
-    /// Has INFO see how much the machine and the buffers take.
+    /// Publishes the size of machine and buffers for INFO.
     fn tell_bytes(&mut self) {
         let bytes = self.machine.used_bytes() + self.buffers.words_bytes();
         if bytes != self.told_bytes {
-            // The difference, which may be negative.
+            // The difference may be negative.
             self.all_bytes.fetch_add(bytes.wrapping_sub(self.told_bytes), Relaxed);
             self.told_bytes = bytes;
         }
@@ -127,7 +127,7 @@ impl Drop for Workspace {
     }
 }
 
-/// What programs read as `redis.REDIS_VERSION`.
+/// Version that programs read as `redis.REDIS_VERSION`.
 fn version() -> [u8; 3] {
     let mut numbers = crate::REDIS_VERSION.split('.').map(|number| number.parse().unwrap_or(0));
     [(); 3].map(|()| numbers.next().unwrap_or(0))

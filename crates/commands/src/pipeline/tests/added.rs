@@ -1,4 +1,4 @@
-//! A command that is added to the table while the server runs is run, listed and counted like any other.
+//! A command that is added while the server runs is executed, listed and counted like any other.
 
 use tierce_wire::resp::{Proto, Value};
 

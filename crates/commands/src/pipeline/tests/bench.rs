@@ -1,4 +1,4 @@
-//! A server without sockets, on which calls are run in one way or another.
+//! A server without sockets that runs calls in different ways.
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
@@ -23,13 +23,13 @@ use crate::kernel::Kernel;
 use crate::pipeline::{self, Bodies, Context, Mode, Request, Turn};
 use crate::reply::Reply;
 
-/// On a thread for long commands, without a client that would wait.
+/// Mode of a thread for long commands, without a client that would wait.
 const LONG: Mode<'static> = Mode::Long { to: None };
 
-/// The time at which everything happens. It is to come yet: behind a wait, it would be the time of the wait otherwise.
+/// Time of all calls. It is in the future: otherwise, it would change after a wait.
 pub(super) const NOW_MS: i64 = 4_000_000_000_000;
 
-/// What every bench begins with.
+/// Initial contents of every bench.
 const CONTENTS: &[&str] = &[
     "SET string0 5",
     "SET string1 abc",
@@ -60,20 +60,20 @@ const CONTENTS: &[&str] = &[
      flags={'no-writes'}}",
 ];
 
-/// How calls are run.
+/// Way to run calls.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Way {
-    /// One after the other, each locking what it needs.
+    /// One after the other, each locking its own keys.
     Alone,
     /// One after the other, as on a thread for long commands.
     Long,
-    /// Inside of a guard that holds what they have declared.
+    /// Inside a guard over their declared keys.
     Declared,
-    /// Inside of a guard that holds all shards.
+    /// Inside a guard over all shards.
     All,
 }
 
-/// Counts the records of the log.
+/// Counts log records.
 #[derive(Default)]
 struct Records(Mutex<usize>);
 
@@ -94,7 +94,7 @@ impl Bench {
         Self::with(proto, "")
     }
 
-    /// With this configuration file.
+    /// Creates a bench with this configuration file.
     pub(super) fn with(proto: Proto, file: &str) -> Self {
         let records = Arc::new(Records::default());
         let log = Some(Arc::clone(&records) as Arc<dyn LogSink>);
@@ -154,8 +154,8 @@ impl Bench {
         replies
     }
 
-    /// Runs calls under an undo log: what is `undone`, between the others, is taken back. Returns the replies of the
-    /// others.
+    /// Runs calls under an undo log. The `undone` calls between the others are rolled back. Returns the replies of
+    /// the others.
     pub(super) fn run_and_take_back(
         &mut self,
         before: &[Call],
@@ -176,7 +176,7 @@ impl Bench {
         replies
     }
 
-    /// Runs calls one after the other, after which another thread locks each shard before the batch ends.
+    /// Runs calls one after the other. Then another thread locks each shard before the batch ends.
     pub(super) fn run_and_let_others_in(&mut self, calls: &[Call]) {
         let Self { kernel, caller, .. } = self;
         let mut locks = kernel.keyspace.locks();
@@ -200,7 +200,7 @@ impl Bench {
         assert!(!reply.is_error(), "{reply:?}");
     }
 
-    /// Shows a call of the table to `body`, as a thread for long commands runs it.
+    /// Calls `body` with the context of a call on a thread for long commands.
     pub(super) fn with_long<R>(
         &mut self,
         call: &Call,
@@ -210,13 +210,13 @@ impl Bench {
         with(&self.kernel, &mut self.caller, &mut locks, LONG, call, body).0
     }
 
-    /// Runs a call as a worker does. Tells whether it was interrupted, and how many bytes it replied.
+    /// Runs a call as a worker does. Returns the interrupt, if any, and the number of replied bytes.
     pub(super) fn on_worker(&mut self, call: &Call) -> (Option<Interrupt>, usize) {
         let mut locks = self.kernel.keyspace.worker_locks(0);
         with(&self.kernel, &mut self.caller, &mut locks, Mode::Client, call, |ctx| ctx.run())
     }
 
-    /// Runs a transaction of these calls as a worker does. Tells whether it was interrupted.
+    /// Runs a transaction of these calls as a worker does. Returns the interrupt, if any.
     pub(super) fn transaction_on_worker(&mut self, calls: &[Call]) -> Option<Interrupt> {
         self.caller.begin_transaction().expect("there is none yet");
         for call in calls {
@@ -230,7 +230,7 @@ impl Bench {
         interrupt
     }
 
-    /// Runs one call of a command that may be of another table. An error is what it panicked with.
+    /// Runs one call of a command that may be of another table. The error is the text of a panic.
     pub(super) fn try_one(
         &mut self,
         table: &Table,
@@ -248,24 +248,24 @@ impl Bench {
         })
     }
 
-    /// What DUMP makes of a key.
+    /// Returns the payload of DUMP for a key.
     pub(super) fn payload(&mut self, key: &str) -> Vec<u8> {
         let call = vec![b"DUMP".to_vec(), key.into()];
         let reply = self.run(Way::Alone, &[call]).remove(0);
         reply.as_bytes().expect("the key is there").to_vec()
     }
 
-    /// What DUMP replies, in the database that is selected.
+    /// Returns the reply of DUMP in the selected database.
     pub(super) fn dump(&mut self, key: &[u8]) -> Value {
         self.run(Way::Alone, &[vec![b"DUMP".to_vec(), key.to_vec()]]).remove(0)
     }
 
-    /// Changes of keys so far.
+    /// Number of key changes so far.
     pub(super) fn changes(&self) -> u64 {
         self.kernel.keyspace.stats().changes
     }
 
-    /// The memory of entries is what a recount finds.
+    /// Checks the recorded memory of entries against a recount.
     pub(super) fn check_memory(&mut self, what: &str) {
         let (keyspace, mut bytes) = (&self.kernel.keyspace, 0);
         for db in keyspace.db_indices() {
@@ -275,7 +275,7 @@ impl Bench {
         assert_eq!(keyspace.memory().entries, bytes, "{what}");
     }
 
-    /// All keys with their values, element by element, deadlines and encodings.
+    /// Returns all keys with their values, element by element, deadlines and encodings.
     pub(super) fn contents(&mut self) -> Vec<String> {
         let mut found = Vec::new();
         let (proto, db) = (self.caller.proto, self.caller.db);
@@ -304,7 +304,7 @@ impl Bench {
     }
 }
 
-/// The calls that tell all about a key of this type.
+/// Returns the calls that show everything about a key of this type.
 fn questions(value_type: &str) -> Vec<Call> {
     let own = match value_type {
         "string" => "GET KEY",
@@ -318,7 +318,7 @@ fn questions(value_type: &str) -> Vec<Call> {
     lines.map(|line| line.split(' ').map(|word| word.as_bytes().to_vec()).collect()).to_vec()
 }
 
-/// A reply as text, in the order of bytes where there is none.
+/// Formats a reply as text; unordered elements are sorted by bytes.
 fn show(reply: &Value, is_unordered: bool) -> String {
     match reply.as_values() {
         Some(values) if is_unordered => {
@@ -330,14 +330,14 @@ fn show(reply: &Value, is_unordered: bool) -> String {
     }
 }
 
-/// The form in which commands get a call.
+/// Converts a call to the form that commands get.
 pub(super) fn owned(call: &[Vec<u8>]) -> OwnedArgs {
     let mut args = OwnedArgs::new();
     call.iter().for_each(|arg| args.push(arg).expect("a short call"));
     args
 }
 
-/// The command of a call.
+/// Returns the command of a call.
 fn known<'k>(kernel: &'k Kernel, args: &OwnedArgs) -> &'k Command {
     let found = pipeline::resolve(kernel, args.as_args());
     found.unwrap_or_else(|refused| panic!("{}", refused.error.as_str()))
@@ -382,14 +382,14 @@ fn enter<'k>(
 ) -> Value {
     let mut output = Output::new();
     let reply = Reply::new(&mut output, caller.proto);
-    // The command may be of a table that lives shorter than the server.
+    // The command may be of a table that is dropped before the server.
     let request = Request::new(caller, command, args.as_args(), mode);
     let mut ctx = Context::new(turn, request, locks, reply);
     assert!(ctx.covers(), "the guard holds what was declared");
     ctx.run();
     let bytes = output.into_bytes();
     let mut values = decode_all(&bytes);
-    // One for each channel, and messages before them.
+    // One reply for each channel, and messages before them.
     if command.spec.flags.contains(Flags::WHILE_SUBSCRIBED) {
         return Value::Array(values);
     }
@@ -407,7 +407,7 @@ fn decode_all(mut bytes: &[u8]) -> Vec<Value> {
     values
 }
 
-/// Shows a call to `body`. The number is that of the bytes which it replied.
+/// Calls `body` with the context of a call. The number is that of the replied bytes.
 fn with<'k, R>(
     kernel: &'k Kernel,
     caller: &mut Caller,

@@ -1,4 +1,4 @@
-//! Random calls of a command, made from what it declares.
+//! Random calls of a command, generated from its declaration.
 
 use tierce_harness::Random;
 use tierce_rdb::{WriterOptions, functions};
@@ -9,7 +9,7 @@ use crate::command::{Argument, ArgumentKind, Command, Group};
 /// A command with its arguments.
 pub(super) type Call = Vec<Vec<u8>>;
 
-/// Keys of each type; few, so that calls meet.
+/// Keys of each type; few, so that calls collide.
 const KEYS: usize = 4;
 
 /// Scripts that read and write their keys and others, or do not compile.
@@ -21,7 +21,7 @@ const SCRIPTS: &[&str] = &[
     "return +",
 ];
 
-/// Libraries, and what is none.
+/// Libraries, and invalid code.
 const LIBRARIES: &[&str] = &[
     "#!lua name=library0\nredis.register_function('function0', function() end)",
     "#!lua name=library1\nredis.register_function('function1', function(keys) return redis.pcall('get', keys[1]) end)",
@@ -34,15 +34,15 @@ const LIBRARIES: &[&str] = &[
 /// The SHA-1 of the script `return`.
 const SHA_OF_RETURN: &str = "63143b6f8007b98c53ca2149822777b3566f9241";
 
-/// Makes calls; the same ones from the same seed.
+/// Generator of calls; a seed always gives the same ones.
 pub(super) struct Calls {
     pub(super) random: Random,
-    /// What RESTORE may be given.
+    /// Payload for RESTORE.
     pub(super) payload: Vec<u8>,
     group: Group,
-    /// The words of the command that stand for themselves.
+    /// Literal words of the command.
     tokens: Vec<Vec<u8>>,
-    /// How many values follow a number of them, or a run of keys.
+    /// Number of values after a count, or in a run of keys.
     run: Option<usize>,
 }
 
@@ -52,7 +52,7 @@ impl Calls {
         Self { random, payload, group, tokens, run: None }
     }
 
-    /// A call by the syntax of the command, which it is likely to like.
+    /// Generates a call by the syntax of the command, which probably succeeds.
     pub(super) fn fitting(&mut self, command: &Command) -> Call {
         (self.group, self.run) = (command.spec.group, None);
         let mut arguments = Argument::parse(command.spec.syntax);
@@ -65,7 +65,7 @@ impl Calls {
         call
     }
 
-    /// A call with as few arguments as the command accepts.
+    /// Generates a call with as few arguments as the command accepts.
     pub(super) fn least(&mut self, command: &Command) -> Call {
         let mut call = name(command);
         while call.len() < command.spec.arity.unsigned_abs().into() {
@@ -74,8 +74,8 @@ impl Calls {
         call
     }
 
-    /// A call with an acceptable number of arguments, of which nothing else is known: one by the syntax with
-    /// some arguments changed, or words of the syntax and others in any order.
+    /// Generates a call that only has a valid number of arguments: one by the syntax with some arguments changed, or
+    /// words of the syntax and others in any order.
     pub(super) fn any(&mut self, command: &Command) -> Call {
         let first = name(command).len();
         let tokens = tokens(&Argument::parse(command.spec.syntax));
@@ -103,7 +103,7 @@ impl Calls {
         call
     }
 
-    /// Options may come in any order.
+    /// Shuffles options, which may come in any order.
     fn shuffle(&mut self, arguments: &mut [Argument]) {
         let is_option = |argument: &Argument| match &argument.kind {
             ArgumentKind::OneOf(choices) => choices.iter().all(|choice| choice.token.is_some()),
@@ -130,7 +130,7 @@ impl Calls {
             for _ in 0..times {
                 match &argument.kind {
                     ArgumentKind::PureToken => {}
-                    // Keys, groups and members may be called like an option.
+                    // Keys, groups and members may have the name of an option.
                     ArgumentKind::Value(_) if !self.tokens.is_empty() && self.random.one_in(16) => {
                         call.push(self.tokens[self.random.below(self.tokens.len())].clone());
                     }
@@ -146,7 +146,7 @@ impl Calls {
         }
     }
 
-    /// How often something is repeated: as often as was said before, where that has to be.
+    /// Returns a number of repetitions: the previous one, if they must agree.
     fn times(&mut self, argument: &Argument) -> usize {
         let is_counted = matches!(argument.name.as_str(), "key" | "field" | "weight" | "id");
         let times = self.run.filter(|_| is_counted).unwrap_or_else(|| 1 + self.random.below(3));
@@ -172,7 +172,7 @@ impl Calls {
         format!("{}{}", TYPES[of], self.random.below(KEYS)).into_bytes()
     }
 
-    /// A value that an argument of this name may have.
+    /// Returns a possible value of an argument of this name.
     fn value(&mut self, name: &str, kind: &str) -> Vec<u8> {
         let small = self.random.below(4).to_string();
         let text: &str = match (name, kind) {
@@ -194,7 +194,7 @@ impl Calls {
             ("parameter", _) => "maxmemory",
             ("value", _) if self.group == Group::Server => "100mb",
             ("command", _) => "get",
-            // The other one has no password, so no client can become it.
+            // The other user has no password, so no client can become it.
             ("username", _) => self.random.pick(&["default", "nobody"]),
             ("rule", _) => {
                 self.random.pick(&["on", "off", "+get", "-@write", "~list*", "(%R~a +get)"])
@@ -233,7 +233,7 @@ impl Calls {
         text.as_bytes().to_vec()
     }
 
-    /// A member, field or value.
+    /// Returns a member, field or value.
     fn element(&mut self) -> Vec<u8> {
         match self.random.below(12) {
             0 => vec![b'v'; 200],
@@ -242,7 +242,7 @@ impl Calls {
         }
     }
 
-    /// Anything.
+    /// Returns any word.
     fn word(&mut self) -> Vec<u8> {
         const WORDS: [&str; 14] = [
             "",
@@ -268,12 +268,12 @@ impl Calls {
     }
 }
 
-/// What a call begins with.
+/// Returns the words that a call begins with.
 fn name(command: &Command) -> Call {
     command.full_name.split('|').map(|word| word.as_bytes().to_vec()).collect()
 }
 
-/// All words of a syntax that stand for themselves.
+/// Returns all literal words of a syntax.
 fn tokens(arguments: &[Argument]) -> Vec<Vec<u8>> {
     let mut found = Vec::new();
     for argument in arguments {

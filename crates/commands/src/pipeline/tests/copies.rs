@@ -1,4 +1,4 @@
-//! Long commands compute from copies: while they do, their keys are free, and what others change there counts.
+//! Long commands compute from copies: their keys are free meanwhile, and changes by others count.
 
 use std::cell::Cell;
 
@@ -16,7 +16,7 @@ fn words(line: &str) -> Call {
     line.split(' ').map(|word| word.as_bytes().to_vec()).collect()
 }
 
-/// Sets a key from another thread, unless its shard is held.
+/// Sets a key from another thread, unless its shard is locked.
 fn set(keyspace: &Keyspace, key: Key<'_>, value: &str) -> bool {
     let other = || {
         let mut locks = keyspace.worker_locks(0);
@@ -41,7 +41,7 @@ fn text_of(value: Option<&Value<'_>>) -> String {
     }
 }
 
-/// A string of some elements, which differs from call to call.
+/// Returns a string of some elements, which differs from call to call.
 fn long(turn: usize) -> String {
     format!("{turn}:{}", "x".repeat(1000))
 }
@@ -151,20 +151,20 @@ fn a_command_stores_nothing_when_writes_were_paused_while_it_computed() {
             |_, ()| Ok(()),
         )
     });
-    assert_eq!(paused, Err(Interrupt::Gate.into()));
+    assert_eq!(paused, Err(Interrupt::Admission.into()));
     let copied = bench.with_long(&words("COPY list0 to"), |ctx| {
         let source = keys(ctx)[0];
         ctx.duplicate(source, |_, _| Ok(()))
     });
-    assert_eq!(copied, Err(Interrupt::Gate.into()));
+    assert_eq!(copied, Err(Interrupt::Admission.into()));
     let changes = bench.changes();
     let writes =
         ["DEL list0 list1", "LPOP list0 2", "XTRIM stream0 MAXLEN 0", "FLUSHALL", "FLUSHDB"];
     for line in writes {
         let locked = bench.with_long(&words(line), |ctx| ctx.run_late());
-        assert_eq!((locked, bench.changes()), (Some(Interrupt::Gate), changes), "{line}");
+        assert_eq!((locked, bench.changes()), (Some(Interrupt::Admission), changes), "{line}");
     }
-    // Reads go on.
+    // Reads are not paused.
     let read = bench.with_long(&words("LCS string0 string1"), |ctx| ctx.run_late());
     assert_eq!(read, None);
     bench.kernel.pause.let_go();
@@ -174,7 +174,7 @@ fn a_command_stores_nothing_when_writes_were_paused_while_it_computed() {
     assert_eq!(bench.kernel.keyspace.estimated_len(), 0);
 }
 
-/// As many keys as there are shards, each in one of its own.
+/// Returns a key for each shard.
 fn key_of_each_shard(keyspace: &Keyspace) -> Vec<String> {
     let of = |shard| {
         let mut names = (0..).map(|number: u32| format!("weight_{number}"));
@@ -208,7 +208,7 @@ fn other_keys_are_looked_up_in_turns() {
             Ok(all_are_free())
         };
         let stored = ctx.compute_with_lookups(source, Then::Store, load, look_up, |_, was_free| {
-            // Then its own keys, and no others.
+            // After that, it locks its own keys, and no others.
             let held = [source, destination].map(|key| keyspace.shard_of(key.hash()));
             let is_held = |key: &Key<'_>| held.contains(&keyspace.shard_of(key.hash()));
             assert!(others.iter().all(|key| set(keyspace, *key, "stored") != is_held(key)));
@@ -249,7 +249,7 @@ fn what_is_stored_is_made_of_the_source_as_it_is_then() {
         assert_eq!((turns.get(), changes.get()), expected);
         let current = if then == Then::Reply { 0 } else { changes.get() };
         assert_eq!(made, Ok(long(current)));
-        // In the end it holds all keys, if the source changes all the time.
+        // If the source always changes, the last attempt locks all keys.
         assert_eq!(are_held.get(), turns.get() == 4);
     }
 }
@@ -288,7 +288,7 @@ fn sort_looks_up_the_same_on_either_thread() {
     }
 }
 
-/// The keys of the call.
+/// Returns the keys of the call.
 fn keys<'a>(ctx: &Context<'a, '_>) -> Vec<Key<'a>> {
     let args = ctx.call.args();
     let keys = ctx.command.spec.key_indexes(args);

@@ -1,4 +1,4 @@
-//! Commands are what their specs say: number of arguments, keys, whether they change anything.
+//! Commands match their specs: number of arguments, keys, and if they change anything.
 
 use tierce_harness::effort;
 use tierce_keyspace::Event;
@@ -13,30 +13,29 @@ use crate::command::{
 use crate::commands;
 use crate::pipeline::{Body, Context, Defined, Done, exactly, many};
 
-/// Calls of each kind that are made of a command.
+/// Calls of each kind for a command.
 const CALLS: usize = 12;
 
-/// The same, of a command whose keys are found by looking for words.
+/// Calls of each kind for a command whose keys are found by searching for words.
 const CALLS_WITH_WORDS: usize = 300;
 
-/// Calls of a command that writes, until one has changed something.
+/// Maximum calls of a writing command until one has changed something.
 const CALLS_MAX: usize = 1500;
 
-/// Commands that are not called at random, for they end something or wait for the operator's threads.
+/// Commands that are not called at random, because they end something or wait for the operator's threads.
 const NOT_CALLED: &[&str] = &["shutdown", "save", "bgsave", "backup"];
 
-/// Commands that change something and do not say so, as in Redis: PFCOUNT writes down what it has counted, and programs
-/// do what they do.
+/// Commands that change something without declaring it, as in Redis: PFCOUNT caches its count, and programs do
+/// anything.
 const READS_AND_WRITES: &[&str] = &["pfcount", "debug", "eval", "evalsha", "evalname", "fcall"];
 
-/// Commands that change keys which they only read, as they say, as in Redis: what a group has got of a stream is
-/// no change of its entries.
+/// Commands that change keys declared as read, as in Redis: delivering entries to a group does not change them.
 const CHANGES_WHAT_IT_READS: &[&str] = &["xreadgroup"];
 
-/// Commands whose keys are no keys: KEYSLOT computes with the name alone.
+/// Commands whose keys are no keys: KEYSLOT only hashes the name.
 const NAMES_NO_KEY: &[&str] = &["cluster|keyslot"];
 
-/// A fault of a command.
+/// Returns the faults of a command.
 fn faults_of(table: &Table, command: &Command) -> Vec<String> {
     let mut faults = faults_of_spec(command);
     if !command.spec.is_container && !NOT_CALLED.contains(&command.spec.name) {
@@ -48,7 +47,7 @@ fn faults_of(table: &Table, command: &Command) -> Vec<String> {
     faults
 }
 
-/// What contradicts itself in what is declared.
+/// Returns contradictions in the declaration.
 fn faults_of_spec(command: &Command) -> Vec<String> {
     let (spec, mut faults) = (command.spec, Vec::new());
     let arguments = Argument::parse(spec.syntax);
@@ -89,8 +88,8 @@ fn faults_of_spec(command: &Command) -> Vec<String> {
     faults
 }
 
-/// What calls show: panics, and changes that are not declared. Builds with debug assertions panic as well
-/// when a command opens a key, or walks through shards, that it has not declared.
+/// Returns faults found by calls: panics, and undeclared changes. Builds with debug assertions also panic when a
+/// command opens an undeclared key, or visits undeclared shards.
 fn faults_in_calls(table: &Table, command: &Command, proto: Proto) -> Vec<String> {
     let mut faults = Vec::new();
     let mut bench = Bench::new(proto);
@@ -108,7 +107,7 @@ fn faults_in_calls(table: &Table, command: &Command, proto: Proto) -> Vec<String
             1 => calls.least(command),
             _ => calls.any(command),
         };
-        // Without arguments it is the same call each time, and some of these reply much or compute long.
+        // Without arguments every call is the same, and some of these reply much or compute long.
         let is_repeated = number >= 3 && call.len() == words;
         if !command.spec.accepts(call.len()) || is_slow(&call) || is_repeated {
             continue;
@@ -140,7 +139,7 @@ fn faults_in_calls(table: &Table, command: &Command, proto: Proto) -> Vec<String
     faults
 }
 
-/// The keys of a call that it is declared to read, and nothing else.
+/// Returns the keys of a call that are only declared as read.
 fn read_only_keys(command: &Command, call: &[Vec<u8>]) -> Vec<Vec<u8>> {
     let owned = owned(call);
     let args = owned.as_args();
@@ -156,7 +155,7 @@ fn read_only_keys(command: &Command, call: &[Vec<u8>]) -> Vec<Vec<u8>> {
     declared(true).into_iter().filter(|key| !changed.contains(key)).collect()
 }
 
-/// Calls that take long by intention.
+/// Returns true for calls that take long by intention.
 fn is_slow(call: &[Vec<u8>]) -> bool {
     let is = |at: usize, word: &str| {
         call.get(at).is_some_and(|arg| arg.eq_ignore_ascii_case(word.as_bytes()))
@@ -165,7 +164,7 @@ fn is_slow(call: &[Vec<u8>]) -> bool {
         && ["sleep", "reload", "populate", "set-active-expire"].iter().any(|sub| is(1, sub))
 }
 
-/// The smallest number of arguments that a syntax allows.
+/// Returns the smallest number of arguments that a syntax allows.
 fn least_of(arguments: &[Argument]) -> usize {
     let of_one = |argument: &Argument| {
         let own = match &argument.kind {
@@ -183,8 +182,8 @@ fn least_of(arguments: &[Argument]) -> usize {
     arguments.iter().filter(|argument| !argument.optional).map(of_one).sum()
 }
 
-/// The kinds of the arguments that every call has in the same places: those before the first one that may be
-/// missing, and the first round of a repetition.
+/// Returns the kinds of the arguments at fixed positions in every call: those before the first optional one, and the
+/// first round of a repetition.
 fn leading_kinds(arguments: &[Argument]) -> Vec<&'static str> {
     let mut kinds = Vec::new();
     for argument in arguments {
@@ -208,7 +207,7 @@ fn leading_kinds(arguments: &[Argument]) -> Vec<&'static str> {
     kinds
 }
 
-/// Whether the argument at this index is a key in every call.
+/// Returns true if the argument at this index is a key in every call.
 fn declares(keys: KeySpec, at: usize) -> bool {
     let (first, step) = (keys.first as usize, keys.step as usize);
     match keys.search {
@@ -243,7 +242,7 @@ fn has_keys(arguments: &[Argument]) -> bool {
     })
 }
 
-/// PFCOUNT writes down what it has counted in the bytes that are there, so it does not wait for memory.
+/// PFCOUNT caches its count in existing bytes, so it does not wait for memory.
 #[test]
 fn only_programs_may_take_memory_without_saying_so() {
     let table = commands::table();
@@ -275,7 +274,7 @@ fn set(ctx: &mut Context<'_, '_>, [key, value]: [&[u8]; 2]) -> Done {
     Ok(())
 }
 
-/// A body that does not say what it has done.
+/// A body that does not report its change.
 fn set_silently(ctx: &mut Context<'_, '_>, [key, value]: [&[u8]; 2]) -> Done {
     let (mut db, key, reply) = ctx.open(key);
     db.set(key, value, tierce_keyspace::Expiry::Never)?;
@@ -295,12 +294,12 @@ fn move_string(ctx: &mut Context<'_, '_>, [from, to]: [&[u8]; 2]) -> Done {
     set(ctx, [to, b"moved"])
 }
 
-/// A body that takes any number of arguments. It finds nothing where there are too few, but cannot panic.
+/// A body that takes any number of arguments. Missing ones are empty, so it cannot panic.
 fn set_any(ctx: &mut Context<'_, '_>, arguments: Rest<'_>) -> Done {
     set(ctx, [0, 1].map(|at| arguments.get(at).unwrap_or_default()))
 }
 
-/// A body that takes an argument for granted, which needs an `expect`.
+/// A body that relies on an argument, with an `expect`.
 fn set_granted(ctx: &mut Context<'_, '_>, arguments: Rest<'_>) -> Done {
     set(ctx, [0, 1].map(|at| arguments.get(at).expect("an argument")))
 }
@@ -309,7 +308,7 @@ const fn planted(body: Body, flags: Flags) -> Defined {
     Defined::new("planted", Group::String, body).flags(flags)
 }
 
-/// A writing command that says it reads, without keys, of any number of arguments.
+/// A writing command with any number of arguments, declared as reading and without keys.
 static WRONG: Defined =
     planted(many!(set_any), Flags::READONLY).since("1.0.0", "O(1)").doc("key value", "Is wrong.");
 static PANICS: Defined = planted(many!(set_granted), Flags::WRITE)
@@ -329,12 +328,12 @@ static LOCKS_NOTHING: Defined = planted(exactly!(set), Flags::WRITE)
     .locks(Scope::Nothing)
     .since("1.0.0", "O(1)")
     .doc("key value", "Is wrong.");
-/// Its syntax names the arguments in another order than its keys.
+/// Its syntax and its keys disagree about the order of arguments.
 static MISNAMED: Defined = planted(exactly!(set_second), Flags::WRITE)
     .keys(&[KeySpec::at(2, KeyFlags::OVERWRITE)])
     .since("1.0.0", "O(1)")
     .doc("key value", "Is wrong.");
-/// Empties the key that it says it reads.
+/// Empties the key that it declares as read.
 static CHANGES_SOURCE: Defined = planted(exactly!(move_string), Flags::WRITE)
     .keys(&[KeySpec::at(1, KeyFlags::READ), KeySpec::at(2, KeyFlags::OVERWRITE)])
     .since("1.0.0", "O(1)")
@@ -350,7 +349,7 @@ static RIGHT: Defined = planted(exactly!(set), Flags::WRITE.with(Flags::DENYOOM)
 
 #[test]
 fn what_a_command_declares_wrongly_is_found() {
-    // Looked for in builds with debug assertions only.
+    // Found only in builds with debug assertions.
     const NOT_DECLARED: &[&str] =
         if cfg!(debug_assertions) { &["a key that the command has not declared"] } else { &[] };
     const UNNAMED: &[&str] = if cfg!(debug_assertions) { &["without an event"] } else { &[] };

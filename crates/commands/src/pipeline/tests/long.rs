@@ -1,4 +1,4 @@
-//! Every command that may take long leaves the worker, before it has changed or replied anything.
+//! Every long command leaves the worker before it has changed or replied anything.
 
 use tierce_output::Output;
 use tierce_wire::resp::Proto;
@@ -113,7 +113,7 @@ const BY_ARGUMENTS: &str = "its arguments bound it, and more than WEIGHT_MAX are
 const BY_CLIENTS: &str = "goes through connections, channels or results, some 100 ns for each";
 const BY_TABLES: &str = "goes through commands or directives, whose numbers are fixed";
 
-/// Commands that take longer the more there is, and why they stay on the worker.
+/// Commands whose time grows with the data, with the reason why they stay on the worker.
 const SHORT: &[(&str, &[&str])] = &[
     (
         BY_ARGUMENTS,
@@ -270,7 +270,7 @@ fn words(line: &str) -> Call {
     line.split(' ').map(|word| word.as_bytes().to_vec()).collect()
 }
 
-/// Collections of `MANY` elements, and as many keys.
+/// Creates collections of `MANY` elements, and as many keys.
 fn bench_with_much_data() -> Bench {
     let mut bench = Bench::new(Proto::Resp2);
     let number = |number: usize| number.to_string();
@@ -379,7 +379,7 @@ fn a_transaction_of_what_may_take_long_leaves_the_worker() {
     assert_eq!(bench.transaction_on_worker(&[publish]), Some(Interrupt::Long));
 }
 
-/// They are too many together, and each is no longer than a worker may take.
+/// Together they are too long, although each alone is short enough for a worker.
 #[test]
 fn a_transaction_of_many_reports_leaves_the_worker() {
     let mut bench = Bench::new(Proto::Resp2);
@@ -423,7 +423,7 @@ fn of_each_command_it_is_known_whether_it_may_take_long() {
 #[test]
 fn what_changes_the_role_does_not_wait_for_it_on_a_worker() {
     let mut bench = Bench::new(Proto::Resp2);
-    // The role stays held still.
+    // The role stays frozen.
     std::mem::forget(bench.kernel.role.hold_still());
     for line in ["REPLICAOF NO ONE", "SLAVEOF a 1", "FAILOVER ABORT"] {
         assert_eq!(bench.on_worker(&words(line)), (Some(Interrupt::Role), 0), "{line}");
@@ -434,7 +434,7 @@ fn what_changes_the_role_does_not_wait_for_it_on_a_worker() {
     }
 }
 
-/// Replicas may have left since a command that comes late was let in.
+/// Replicas may have left since a late command was admitted.
 #[test]
 fn what_is_asked_before_a_late_change_is_that_of_the_gates() {
     let Bench { kernel, .. } = &Bench::new(Proto::Resp2);

@@ -1,16 +1,16 @@
 //! All commands of the table, called without a connection.
 //!
-//! [`calls`] makes calls of a command from the syntax it declares, and others at random. [`bench`] runs
-//! them: alone, and inside of a guard. `within` compares the two; `copies` and `long` are about long commands,
-//! `plans` about what is known of a call before, `programs` about scripts, `waiting` about clients that wait for keys,
-//! `gates` about what closes in front of a call; `facts` looks for commands that are not what they say they are.
+//! [`calls`] generates calls of a command from its declared syntax, and others at random. [`bench`] runs them: alone,
+//! and inside a guard. `within` compares the two; `copies` and `long` are about long commands, `plans` about plans,
+//! `programs` about scripts, `waiting` about clients that wait for keys, `admission` about admission; `facts` finds
+//! commands that contradict their declarations.
 
 mod added;
+mod admission;
 mod bench;
 mod calls;
 mod copies;
 mod facts;
-mod gates;
 mod long;
 mod plans;
 mod programs;

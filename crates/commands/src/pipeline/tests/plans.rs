@@ -10,7 +10,7 @@ fn what_was_planned_before_changes_nothing() {
     let bench = Bench::new(Proto::Resp2);
     let kernel = &bench.kernel;
     let calls = [
-        // Several of these are of one class.
+        // Several of these share a cache slot.
         "SET k v",
         "LRANGE k 0 1",
         "SADD k v",

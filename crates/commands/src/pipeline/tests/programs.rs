@@ -1,4 +1,4 @@
-//! A script that is ended at any of its calls leaves everything as it was; one that is not does what its calls do.
+//! A script that is ended at any of its calls changes nothing; a complete one has the effects of its calls.
 
 use std::sync::Arc;
 
@@ -21,7 +21,7 @@ const SEEDS: u64 = 15;
 /// Calls of one script.
 const CALLS: usize = 8;
 
-/// Makes the calls that follow in its arguments, each behind the number of its words.
+/// Makes the calls in its arguments; each follows the number of its words.
 const ALL: &str = "
     local at = 1
     while ARGV[at] do
@@ -31,18 +31,18 @@ const ALL: &str = "
     end
 ";
 
-/// What a script works on alone: keys, and what scripts may call.
+/// Returns true for commands on keys alone that scripts may call.
 fn is_called(command: &Command) -> bool {
     let flags = command.spec.flags;
     is_run(command)
         && flags.intersects(Flags::WRITE.with(Flags::READONLY))
         && !flags.intersects(Flags::NOSCRIPT.with(Flags::NONBLOCKING))
-        // What chance does to the data is another thing each time.
+        // Its random effect differs each time.
         && command.spec.name != "spop"
 }
 
-/// The call of a script that makes these calls and then does this. Their keys are not declared: some begin with one
-/// shard, and again with all.
+/// Returns the call of a script that makes these calls and then runs `end`. Keys are not declared: some runs begin
+/// with one shard locked, and start again with all.
 fn script(calls: &[Call], end: &str) -> Call {
     let head = if end.is_empty() { "" } else { "#!lua flags=atomic\n" };
     let mut call: Call = vec![b"EVAL".to_vec(), format!("{head}{ALL}{end}").into(), b"0".to_vec()];
@@ -66,7 +66,7 @@ fn lines(calls: &[Call]) -> String {
     calls.iter().map(|call| line(call) + "; ").collect()
 }
 
-/// One bench has scripts that are ended after each of their calls; another one has not.
+/// Compares two benches: one has scripts that are ended after each of their calls, the other has none.
 fn compare(seed: u64) -> usize {
     let table = commands::table();
     let of: Vec<&Command> = table.all().filter(|command| is_called(command)).collect();
@@ -110,7 +110,7 @@ fn a_script_that_is_ended_at_any_call_was_never_there() {
     assert!(ended > 20 * seeds as usize, "{ended} scripts");
 }
 
-/// Declared keys are locked alone, and the script begins again when it reaches for others.
+/// Only declared keys are locked, and the script starts again when it needs others.
 #[test]
 fn the_same_calls_lead_to_the_same_whatever_is_declared() {
     let table = commands::table();
@@ -133,7 +133,7 @@ fn the_same_calls_lead_to_the_same_whatever_is_declared() {
     }
 }
 
-/// Many may take long, and nothing ends that. A few follow the order of the changes.
+/// Sending many may take long, and cannot be interrupted. A few follow the order of the changes.
 #[test]
 fn messages_of_a_program_are_sent_while_its_key_is_free() {
     assert!(are_sent_with_their_keys_busy(1, &["string0"]));
@@ -161,11 +161,11 @@ fn are_sent_with_their_keys_busy(count: usize, keys: &[&str]) -> bool {
     told[0]
 }
 
-/// Patterns with which a message to `c` is matched, without one that fits. Three such messages are as many as a worker
-/// matches in one turn.
+/// Patterns that a message to `c` is compared with; none matches. Three such messages are as many as a worker matches
+/// in one turn.
 const PATTERNS: usize = 3000;
 
-/// A bench with these patterns and a subscriber to `c`.
+/// Creates a bench with these patterns and a subscriber to `c`.
 fn with_many_patterns() -> (Bench, Subscriptions) {
     let bench = Bench::new(Proto::Resp2);
     let pubsub = &bench.kernel.pubsub;
@@ -178,13 +178,13 @@ fn with_many_patterns() -> (Bench, Subscriptions) {
     (bench, subscriptions)
 }
 
-/// A script that sends so many messages to `c`.
+/// Returns a script that sends this many messages to `c`.
 fn sends(count: usize) -> Call {
     let script = format!("for n = 1, {count} do redis.call('publish', 'c', '<' .. n .. '>') end");
     ["EVAL", &script, "1", "string0"].map(|word| word.as_bytes().to_vec()).into()
 }
 
-/// The messages that have reached the subscriber.
+/// Returns the messages that have reached the subscriber.
 fn received(bench: &Bench, subscriptions: &mut Subscriptions) -> Vec<usize> {
     let (pubsub, mut output) = (&bench.kernel.pubsub, Output::new());
     pubsub.deliver(0, usize::MAX, |_, run| {
@@ -207,17 +207,17 @@ fn a_script_publishes_on_a_worker_what_is_matched_in_a_moment() {
     assert_eq!(received(&bench, &mut subscriptions), [1, 2, 3]);
 }
 
-/// A transaction keeps its keys meanwhile, and a worker others from its turn: both leave the rest to the thread that
-/// publishes. A thread of its own has sent all before its client has the reply.
+/// A transaction keeps its keys locked meanwhile, and a worker delays other clients: both leave the rest to the
+/// publishing thread. A thread of its own has sent all before its client has the reply.
 #[test]
 fn messages_for_many_patterns_wait_for_the_thread_for_that_where_others_would_wait() {
     send_ten(3, |bench| drop(bench.run(Way::All, &[sends(10)])));
-    // Without threads for scripts it runs there to its end.
+    // Without threads for scripts it runs on the worker to its end.
     send_ten(3, |bench| assert_eq!(bench.on_worker(&sends(10)).0, None));
     send_ten(10, |bench| drop(bench.run(Way::Long, &[sends(10)])));
 }
 
-/// Has ten messages sent, of which so many come at once and the others later, in order.
+/// Sends ten messages. `at_once` of them must arrive at once, and the others later, in order.
 #[track_caller]
 fn send_ten(at_once: usize, send: impl FnOnce(&mut Bench)) {
     let (mut bench, mut subscriptions) = with_many_patterns();

@@ -1,4 +1,4 @@
-//! Every command can be taken back, as if it had never run.
+//! Every command can be rolled back, as if it had never run.
 
 use tierce_harness::effort;
 use tierce_wire::resp::Proto;
@@ -11,13 +11,13 @@ use crate::commands;
 
 const SEEDS: u64 = 25;
 
-/// What works on keys, and not on sessions or the server.
+/// Returns true for commands on keys, and not on sessions or the server.
 fn works_on_keys(command: &Command) -> bool {
     let flags = command.spec.flags;
     is_run(command) && (flags.contains(Flags::WRITE) || flags.contains(Flags::READONLY))
 }
 
-/// One bench runs calls that are taken back, another one does not. All else is the same, and leads to the same.
+/// Compares two benches: one also runs calls that are rolled back. All else is the same, and so are the results.
 fn compare(seed: u64, proto: Proto) -> usize {
     let table = commands::table();
     let run: Vec<_> = table.all().filter(|command| works_on_keys(command)).collect();
@@ -30,7 +30,7 @@ fn compare(seed: u64, proto: Proto) -> usize {
             let mut next = || {
                 loop {
                     let command = run[calls.random.below(run.len())];
-                    // What chance does to the data is another thing each time.
+                    // Its random effect differs each time.
                     if command.full_name != "spop" {
                         return calls.fitting(command);
                     }

@@ -1,4 +1,4 @@
-//! Clients that wait for keys, some of which another thread holds for long.
+//! Clients that wait for keys, some of which another thread has locked for long.
 
 use std::cell::RefCell;
 use std::sync::{Arc, mpsc};
@@ -21,11 +21,11 @@ use crate::pipeline;
 use crate::waiting::Awaited;
 
 thread_local! {
-    /// The client for whose keys another thread has something while it is being served.
+    /// Client for whose keys another thread has something while it is being served.
     static NOTED: RefCell<Option<Arc<Waiter>>> = const { RefCell::new(None) };
 }
 
-/// A clock that is read while a client is being served: the other thread comes then.
+/// A clock that is read while a client is served; the other thread acts at that moment.
 fn nanos() -> u64 {
     NOTED.with_borrow(|noted| {
         let Some(waiter) = noted else { return };
@@ -36,8 +36,8 @@ fn nanos() -> u64 {
     0
 }
 
-/// Keys in shards of their own.
-fn keys_apart<const N: usize>(kernel: &Kernel) -> [String; N] {
+/// Returns keys in different shards.
+fn keys_in_other_shards<const N: usize>(kernel: &Kernel) -> [String; N] {
     let shard = |key: &String| kernel.keyspace.shard_of(kernel.keyspace.hash(key.as_bytes()));
     let mut keys: Vec<String> = Vec::new();
     for key in (0..).map(|n| format!("key{n}")) {
@@ -59,7 +59,7 @@ fn wait_key(key: &str) -> WaitKey {
     (DbIndex::ZERO, key.as_bytes().into())
 }
 
-/// A client that waits for an element of these lists.
+/// Creates a client that waits for an element of these lists.
 fn waits(bench: &mut Bench, keys: &[&str]) -> Arc<Waiter> {
     let (interrupt, replied) = bench.on_worker(&call(&[&["BLPOP"], keys, &["0"]].concat()));
     assert_eq!((interrupt, replied), (None, 0));
@@ -69,7 +69,7 @@ fn waits(bench: &mut Bench, keys: &[&str]) -> Arc<Waiter> {
     }
 }
 
-/// Serves those that wait for a key, on a worker, and returns the keys that it leaves for later.
+/// Serves the clients of a key on a worker, and returns the keys that it defers.
 fn serve(kernel: &Kernel, key: &str) -> Vec<WaitKey> {
     let mut locks: ShardLocks<'_> = kernel.keyspace.worker_locks(0);
     locks.note_ready(&wait_key(key));
@@ -79,7 +79,7 @@ fn serve(kernel: &Kernel, key: &str) -> Vec<WaitKey> {
     locks.take_ready()
 }
 
-/// Calls `body` while another thread holds the shard of a key.
+/// Calls `body` while another thread has locked the shard of a key.
 fn while_held<R>(kernel: &Kernel, key: &str, body: impl FnOnce() -> R) -> R {
     let mut others = kernel.keyspace.long_locks();
     others.reach(kernel.keyspace.hash(key.as_bytes())).expect("it waits");
@@ -89,7 +89,7 @@ fn while_held<R>(kernel: &Kernel, key: &str, body: impl FnOnce() -> R) -> R {
 #[test]
 fn who_needs_a_held_key_as_well_keeps_nobody_from_a_free_one() {
     let mut bench = Bench::new(Proto::Resp2);
-    let [free, held] = keys_apart(&bench.kernel);
+    let [free, held] = keys_in_other_shards(&bench.kernel);
     let first = waits(&mut bench, &[&free, &held]);
     let second = waits(&mut bench, &[&free]);
     let third = waits(&mut bench, &[&free]);
@@ -102,11 +102,11 @@ fn who_needs_a_held_key_as_well_keeps_nobody_from_a_free_one() {
     assert_eq!([&first, &third].map(|it| it.state.is_done()), [true, false]);
 }
 
-/// Else each retry would make as many as the client waits for keys.
+/// Otherwise each retry would create as many as the client waits for keys.
 #[test]
 fn only_the_key_that_has_changed_is_left_for_later() {
     let mut bench = Bench::new(Proto::Resp2);
-    let [free, other, held] = keys_apart(&bench.kernel);
+    let [free, other, held] = keys_in_other_shards(&bench.kernel);
     let _waiter = waits(&mut bench, &[&free, &other, &held]);
     bench.run(Way::Alone, &[call(&["RPUSH", &free, "a"])]);
     let left = while_held(&bench.kernel, &held, || serve(&bench.kernel, &free));
@@ -117,7 +117,7 @@ fn only_the_key_that_has_changed_is_left_for_later() {
 #[test]
 fn no_key_of_a_client_is_forgotten_that_is_tried_again_later() {
     let mut bench = Bench::new(Proto::Resp2);
-    let [free, other, held] = keys_apart(&bench.kernel);
+    let [free, other, held] = keys_in_other_shards(&bench.kernel);
     let waiter = waits(&mut bench, &[&free, &other, &held]);
     bench.run(Way::Alone, &[call(&["RPUSH", &free, "a"])]);
     NOTED.set(Some(waiter));
@@ -127,11 +127,11 @@ fn no_key_of_a_client_is_forgotten_that_is_tried_again_later() {
     assert_eq!(left, [&free, &other, &held].map(|key| wait_key(key)));
 }
 
-/// Its locks wait without limit, and a script may hold what a client needs without end.
+/// Its locks wait without a limit, and a script may keep a client's shard locked without end.
 #[test]
 fn the_stream_of_a_primary_does_not_wait_to_serve_a_client() {
     let mut bench = Bench::new(Proto::Resp2);
-    let [changed, held] = keys_apart(&bench.kernel);
+    let [changed, held] = keys_in_other_shards(&bench.kernel);
     let read = ["XREAD", "BLOCK", "0", "STREAMS", &changed, &held, "$", "$"];
     assert_eq!(bench.on_worker(&call(&read)), (None, 0));
     let kernel = &bench.kernel;

@@ -1,4 +1,4 @@
-//! What is a change of a key that is watched.
+//! Changes of watched keys.
 
 use tierce_collections::Hash;
 use tierce_keyspace::{DbIndex, Editor, Error, Missing, Watch, watch_key};
@@ -6,7 +6,7 @@ use tierce_wire::resp::Proto;
 
 use super::bench::{Bench, NOW_MS, Way};
 
-/// It was not there when the key came to be watched.
+/// The field had expired before the key was watched.
 #[test]
 fn hdel_of_a_field_that_is_due_is_no_change() {
     let mut bench = Bench::new(Proto::Resp2);
@@ -29,7 +29,7 @@ fn hdel_of_a_field_that_is_due_is_no_change() {
     }
 }
 
-/// What there is before each call.
+/// Contents before each call.
 const CONTENTS: &[&str] = &[
     "FLUSHALL",
     "XADD s 1-0 f v",
@@ -49,8 +49,8 @@ const CONTENTS: &[&str] = &[
     "ZADD z 1 m",
 ];
 
-/// Calls, and which keys have changed for those who watch them (`+`) and which have not (`-`), as redis-server 7.0
-/// has it, but for LTRIM and the groups of streams, which are as in Valkey 9.1.
+/// Calls, with the keys that have changed for a watching client (`+`) and those that have not (`-`), as in
+/// redis-server 7.0. LTRIM and the groups of streams are as in Valkey 9.1.
 const TOUCHED: &[&str] = &[
     "XREADGROUP GROUP g c STREAMS s > | s+",
     "XREADGROUP GROUP g c STREAMS s 0 | s+",

@@ -1,4 +1,4 @@
-//! Every command inside of a guard does and says what it does and says outside.
+//! Every command has the same effects and replies inside a guard as outside.
 
 use tierce_harness::effort;
 use tierce_wire::resp::Proto;
@@ -8,8 +8,8 @@ use super::calls::{Call, Calls};
 use crate::command::{Command, Flags, Scope};
 use crate::commands;
 
-/// Commands that end something, or wait for others who are not there (a saver, the operator), or are about
-/// transactions, of which none is inside of another.
+/// Commands that end something, or wait for absent parties (a saver, the operator), or manage transactions, which
+/// cannot be nested.
 const NOT_RUN: &[&str] = &[
     "debug",
     "shutdown",
@@ -25,7 +25,7 @@ const NOT_RUN: &[&str] = &[
 /// Sequences of calls that are compared.
 const SEEDS: u64 = 12;
 
-/// Commands whose replies chance decides, or the state of the process; and MONITOR, which a transaction refuses.
+/// Commands with random replies, or replies about the process; and MONITOR, which a transaction refuses.
 const OWN_STORY: &[&str] = &[
     "info",
     "time",
@@ -47,9 +47,8 @@ const OWN_STORY: &[&str] = &[
     "monitor",
 ];
 
-/// Commands that a server refuses that has no password, file of users, replicas, modules, long scripts, log or
-/// configuration file, and
-/// whose clients track no keys and name no subcommand; beside those of CLUSTER.
+/// Commands that are refused without a password, file of users, replicas, modules, long scripts, log or configuration
+/// file, or if clients track no keys and name no subcommand. Those of CLUSTER are refused, too.
 const REFUSED: &[&str] = &[
     "auth",
     "acl|load",
@@ -75,15 +74,15 @@ pub(super) fn is_run(command: &Command) -> bool {
     !spec.is_container && !ends
 }
 
-/// Whether chance decides what is replied, or the state of the process.
+/// Returns true if the reply is random or about the process.
 pub(super) fn chance_decides(call: &Call) -> bool {
     let name = String::from_utf8_lossy(&call[0]).into_owned();
     let full = call.get(1).map(|sub| format!("{name}|{}", sub.escape_ascii()));
     OWN_STORY.iter().any(|own| *own == name || Some(*own) == full.as_deref())
 }
 
-/// One after the other, on a thread for long commands, and inside of guards of either kind, the same calls lead to
-/// the same.
+/// Checks that calls have equal results one after the other, on a thread for long commands, and inside both kinds of
+/// guard.
 fn compare(seed: u64, proto: Proto) -> usize {
     let table = commands::table();
     let run: Vec<_> = table.all().filter(|command| is_run(command)).collect();
@@ -96,8 +95,7 @@ fn compare(seed: u64, proto: Proto) -> usize {
             .map(|_| {
                 loop {
                     let command = run[calls.random.below(run.len())];
-                    // SPOP does something else each time, a transaction refuses SSUBSCRIBE, and a
-                    // pause ends by the clock of the system.
+                    // SPOP is random, a transaction refuses SSUBSCRIBE, and a pause ends by the clock of the system.
                     if !["spop", "ssubscribe", "client|pause"].contains(&&*command.full_name) {
                         break calls.fitting(command);
                     }
@@ -168,14 +166,14 @@ fn each_command_is_understood_inside_of_a_guard() {
 #[test]
 fn what_takes_long_holds_no_shard() {
     let table = commands::table();
-    let is_long = |command: &&Command| matches!(command.spec.scope(), Scope::Apart);
+    let is_long = |command: &&Command| matches!(command.spec.scope(), Scope::Unlocked);
     let mut names = Vec::new();
     for command in table.all().filter(is_long).filter(|command| is_run(command)) {
         let mut bench = Bench::new(Proto::Resp2);
         let mut calls = Calls::new(3, Vec::new());
         for _ in 0..20 {
             let call = calls.fitting(command);
-            // Returns when another thread has locked each shard, while this one may go on with its batch.
+            // It returns when another thread has locked each shard, while this one may continue its batch.
             bench.run_and_let_others_in(&[words("GET string0"), call]);
         }
         names.push(command.full_name.as_str());

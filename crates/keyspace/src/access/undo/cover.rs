@@ -5,13 +5,13 @@ use crate::access::db::Db;
 use crate::data::entry::Entry;
 use crate::data::key::Key;
 
-/// The entry of a key, even if its deadline has come.
+/// Returns the entry of a key, even if it has expired.
 pub(super) fn find_any<'d>(db: &'d mut Db<'_>, key: Key<'_>) -> Option<&'d mut Entry> {
     let hash = db.at.keyspace.hasher.table_hash(key.hash());
     db.present().table.find_mut(hash, |entry| entry.is_key(key.bytes()))
 }
 
-/// To be called before anything happens to the entry of a key, if there is one.
+/// Records the entry of a key, if there is one. Call it before any change of the entry.
 #[inline]
 pub(crate) fn cover(db: &mut Db<'_>, key: Key<'_>) {
     if db.at.undo().is_some() {
@@ -29,7 +29,7 @@ fn cover_now(db: &mut Db<'_>, key: Key<'_>) {
     }
 }
 
-/// To be called before bytes of the string of a key change.
+/// Records old bytes of a key's string. Call it before they change.
 #[inline]
 pub(crate) fn cover_bytes(db: &mut Db<'_>, key: Key<'_>, offset: usize, len: usize) {
     if db.at.undo().is_some() {
@@ -48,7 +48,7 @@ fn cover_bytes_now(db: &mut Db<'_>, key: Key<'_>, offset: usize, len: usize) {
 }
 
 impl Context<'_> {
-    /// Counts a use of an entry that a rollback makes undone.
+    /// Counts a use of an entry in a way that a rollback reverts.
     #[cold]
     pub(crate) fn track_undoable(&self, entry: &mut Entry, track: impl FnOnce(&mut Entry)) {
         let before = entry.access();

@@ -1,4 +1,4 @@
-//! An undo log from its beginning to its end.
+//! The beginning and end of an undo log.
 
 use std::cell::RefCell;
 use std::rc::Rc;
@@ -8,14 +8,15 @@ use super::{Savepoint, UndoLog};
 use crate::access::shard_locks::ShardLocks;
 use crate::data::usage::Usage;
 
-/// Under a [`MultiShardGuard`](crate::MultiShardGuard).
+/// Methods under a [`MultiShardGuard`](crate::MultiShardGuard).
 impl ShardLocks<'_> {
-    /// Begins an undo log: what follows under the present [`MultiShardGuard`](crate::MultiShardGuard) is taken back by
-    /// [`ShardLocks::rollback`], and stays by [`ShardLocks::commit`]. The end of the `MultiShardGuard` takes it back.
+    /// Begins an undo log for changes under the present [`MultiShardGuard`](crate::MultiShardGuard).
+    /// [`ShardLocks::rollback`] reverts them, and [`ShardLocks::commit`] keeps them. The end of the `MultiShardGuard`
+    /// reverts them.
     ///
     /// # Panics
     ///
-    /// If no shards are locked together, or there is an undo log.
+    /// If no shards are locked together, or there is already an undo log.
     pub fn begin_undo(&mut self) {
         assert!(self.is_within(), "an undo log belongs to shards that are locked together");
         assert!(self.thread.undo.is_none(), "one undo log at a time");
@@ -27,13 +28,13 @@ impl ShardLocks<'_> {
         self.thread.usage = self.thread.usage.undoable();
     }
 
-    /// Whether there is an undo log.
+    /// Returns true if there is an undo log.
     #[must_use]
     pub fn has_undo(&self) -> bool {
         self.thread.undo.is_some()
     }
 
-    /// Where [`ShardLocks::rollback_to`] can go back to.
+    /// Returns a savepoint for [`ShardLocks::rollback_to`].
     ///
     /// # Panics
     ///
@@ -50,8 +51,8 @@ impl ShardLocks<'_> {
         Savepoint { steps, bytes, kept_bytes, effects: self.thread.effects.mark() }
     }
 
-    /// Bytes of memory that the undo log takes, with what waits for the log on disk: for callers that set themselves a
-    /// limit.
+    /// Returns the bytes of memory of the undo log, with the pending records for the log on disk. Callers use it for
+    /// a limit of their own.
     #[must_use]
     pub fn undo_bytes(&self) -> usize {
         let Some(undo) = &self.thread.undo else { return 0 };
@@ -62,7 +63,7 @@ impl ShardLocks<'_> {
         self.thread.undo.as_ref().expect("an undo log")
     }
 
-    /// The log on disk gets what was held back, and uses are counted the quick way again.
+    /// Passes the deferred records to the log on disk, and restores the quick counting of uses.
     pub(super) fn end_undo(&mut self) {
         self.thread.undo = None;
         self.thread.usage = match self.thread.usage {

@@ -1,32 +1,32 @@
-//! Rolls back what was done under a guard: all of it, or everything since a savepoint.
+//! Rolls back changes under a guard: all of them, or everything since a savepoint.
 //!
-//! A guard ([`MultiShardGuard`](crate::MultiShardGuard)) may keep an undo log. Then each change records how it is taken
-//! back, before or while it happens, and a rollback goes through these steps from the last one to the first. Without an
-//! undo log nothing is recorded, and a change costs a branch more at most.
+//! A guard ([`MultiShardGuard`](crate::MultiShardGuard)) may keep an undo log. Then each change records a step that
+//! reverts it, before or during the change, and a rollback applies these steps from the last to the first. Without an
+//! undo log nothing is recorded, and a change costs at most one additional branch.
 //!
-//! * `step`: what a step says.
+//! * `step`: the kinds of steps.
 //! * `record`: recording steps; which keys need one.
-//! * `rollback`: taking steps back, and making them final.
+//! * `rollback`: applying steps, and making changes final.
 //! * `whole`: databases that were emptied or exchanged.
 //!
-//! What a key needs is decided at its first change since the last savepoint, and remembered (`Cover`):
-//! - A key that was not there is removed by a rollback, whatever it has become.
-//! - Of a small value a copy is kept; whatever happens to the key afterwards needs no step.
-//! - Of a large one its shell is kept: deadline, attributes and use. Each edit then records its inverse, and
-//!   costs what it changes, however large the value is. An entry or a value that is removed or replaced is kept
-//!   as it is, and the key needs no more steps.
+//! The first change of a key since the last savepoint decides how it is recorded (`Cover`):
+//! - A key that was absent is removed by a rollback, whatever it has become.
+//! - A small value is copied; later changes of the key need no steps.
+//! - For a large value the shell is kept: deadline, attributes and usage. Each edit then records its inverse, at a
+//!   cost proportional to the edit, not to the value. An entry or value that is removed or replaced is kept as it is,
+//!   and the key needs no more steps.
 //!
 //! **Invariants:**
-//! - Steps are absolute for a key that is covered fully: they make it what it was, whatever it is by then. Inverse
-//!   edits are taken back in the exact reverse order of the edits, with none left out in between.
-//! - Nothing that a rollback needs is freed before the commit: not a value, not a location on disk, not a table.
-//! - A rollback leaves contents, deadlines, attributes, versions, uses and counters as they were. Memory and the
-//!   heaps of deadlines are as a recount finds them; heaps may have additional stale items.
-//! - What is collected for the log and for waiters is cut back, and reaches neither before the commit.
-//! - A client that began to wait under the guard waits no more: it is in no queue, and no thread can answer it. One
-//!   that was answered under the guard stays so; who serves waiters does that outside of an undo log.
+//! - Steps are absolute for a fully covered key: they restore it whatever it is by then. Inverse edits are applied in
+//!   exactly the reverse order of the edits, without gaps.
+//! - Nothing that a rollback needs is freed before the commit: no value, no location on disk, no table.
+//! - A rollback restores contents, deadlines, attributes, versions, usage data and counters. Memory and deadline
+//!   heaps are as a recount finds them; heaps may have additional stale items.
+//! - Records for the log and notices for waiters are truncated, and are not delivered before the commit.
+//! - A client that began to wait under the guard does not wait any more: it is in no queue, and no thread can answer
+//!   it. A client that was answered under the guard stays so; waiters are served outside of an undo log.
 //!
-//! The reasons are in `docs/decisions/0024-undo.md`.
+//! `docs/decisions/0024-undo.md` has the reasons.
 
 mod cover;
 mod guard;
@@ -46,17 +46,16 @@ pub(crate) use cover::{cover, cover_bytes};
 pub(crate) use record::EditRecording;
 use record::Recorded;
 
-/// How to take back what a guard has done. See the head of this file.
+/// Undo information for the changes under a guard. See the head of this file.
 #[derive(Debug)]
 pub(crate) struct UndoLog {
     recorded: RefCell<Recorded>,
-    /// How things were when it began.
+    /// State at the beginning.
     pub(super) begun: Savepoint,
 }
 
-/// A moment under a guard with an undo log, to which [`ShardLocks::rollback_to`](crate::ShardLocks::rollback_to)
-/// goes back. It is good for any
-/// number of rollbacks, until one goes back further or the log ends.
+/// A moment under a guard with an undo log, for [`ShardLocks::rollback_to`](crate::ShardLocks::rollback_to). It is
+/// valid for any number of rollbacks, until one goes back further or the log ends.
 #[derive(Debug, Clone, Copy)]
 pub struct Savepoint {
     pub(super) steps: usize,

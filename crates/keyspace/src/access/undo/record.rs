@@ -1,4 +1,4 @@
-//! Recording how changes are taken back.
+//! Records undo steps for changes.
 
 use std::cell::RefMut;
 use std::collections::HashMap;
@@ -20,14 +20,14 @@ use crate::planted;
 use crate::registries::stats::ShardStats;
 use crate::registries::waiters::Waiter;
 
-/// How much of a key the steps since the last savepoint restore.
+/// Part of a key's state that the steps since the last savepoint restore.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Cover {
-    /// Its use.
+    /// Its usage data.
     Access,
-    /// All but its value, which is large.
+    /// Everything but its value, which is large.
     Shell,
-    /// All.
+    /// Everything.
     Full,
 }
 
@@ -36,18 +36,18 @@ struct Covered {
     epoch: u64,
     at: KeyAt,
     cover: Cover,
-    /// The memory of what it covers.
+    /// Memory of the value that it covers.
     old: OldBytes,
 }
 
-/// What [`Recorded::covered`] says of a key of the present epoch.
+/// Cached entry of [`Recorded::covered`] for a key of the present epoch.
 #[derive(Debug, Clone, Copy)]
 struct Latest {
     at: KeyAt,
     cover: Cover,
 }
 
-/// How much of a value takes no more memory when it is kept, because it was there before the guard.
+/// Part of a kept value that takes no additional memory, because it existed before the guard.
 #[derive(Debug, Clone, Copy)]
 enum OldBytes {
     /// All of it.
@@ -64,33 +64,32 @@ struct Taken {
     shell: Shell,
 }
 
-/// Steps, and what is known of them.
+/// Steps, and the state needed to record them.
 #[derive(Debug, Default)]
 pub(super) struct Recorded {
     pub(super) steps: Vec<Step>,
     /// Keys, old bytes of strings, inverse edits.
     pub(super) bytes: Vec<u8>,
-    /// Keys that have steps. One of an earlier epoch needs steps again.
+    /// Keys that have steps. A key of an earlier epoch needs steps again.
     covered: HashMap<(DbIndex, KeyHash), Covered, BuildHasherDefault<MixedHasher>>,
-    /// The key of the present epoch that was covered or looked for last, since the next change is often of the
-    /// same key.
+    /// Key of the present epoch that was covered or searched last, since the next change is often to the same key.
     latest: Option<Latest>,
-    /// Shards whose figures are recorded, and in which epoch.
+    /// Shards whose figures are recorded, with the epoch.
     counted: HashMap<u64, u64, BuildHasherDefault<MixedHasher>>,
-    /// The one that was looked for last, if it is counted in the present epoch.
+    /// Shard that was searched last, if its figures are recorded in the present epoch.
     latest_counted: Option<usize>,
     /// Grows with each savepoint, each rollback, and each change of a whole database.
     epoch: u64,
-    /// Bytes of copies, and of what came under the guard and is kept.
+    /// Bytes of copies, and of kept values that were created under the guard.
     pub(super) kept_bytes: usize,
-    /// Whether the last step may take further edits.
+    /// True if the last step may take further edits.
     is_extendable: bool,
     taken: Option<Taken>,
-    /// A rollback is under way: nothing is recorded.
+    /// A rollback is in progress: nothing is recorded.
     pub(super) is_rolling_back: bool,
 }
 
-/// Mixes what is a hash already.
+/// Mixes an input that is a hash already.
 #[derive(Debug, Default)]
 struct MixedHasher(u64);
 
@@ -113,7 +112,7 @@ impl Hasher for MixedHasher {
 }
 
 impl Recorded {
-    /// What was recorded so far belongs to what came before a savepoint, or to other databases.
+    /// Begins an epoch: steps so far belong to an earlier savepoint, or to other databases.
     pub(super) fn begin_epoch(&mut self) {
         self.epoch += 1;
         self.is_extendable = false;
@@ -160,7 +159,7 @@ impl Recorded {
 
     fn find_cover(&mut self, db: DbIndex, key: Key<'_>) -> Option<(KeyAt, Cover)> {
         let &Covered { epoch, at, cover, .. } = self.covered.get(&(db, key.hash()))?;
-        // Another key may have the same hash: it is covered anew at each change.
+        // Another key may have the same hash: then each change is covered again.
         if epoch != self.epoch || !self.is_at(&at, db, key) {
             return None;
         }
@@ -172,7 +171,7 @@ impl Recorded {
         self.is_rolling_back || matches!(self.cover_of(db, key), Some((_, Cover::Full)))
     }
 
-    /// A key for a step, whose bytes are kept once in an epoch.
+    /// Returns a key for a step. Its bytes are stored once in an epoch.
     fn at(&mut self, db: DbIndex, key: Key<'_>) -> KeyAt {
         if let Some((at, _)) = self.cover_of(db, key) {
             return at;
@@ -182,7 +181,7 @@ impl Recorded {
         KeyAt { db, hash: key.hash(), start, len: key.bytes().len() as u32 }
     }
 
-    /// `bytes` are those of a value that may change from now on.
+    /// Sets the cover of a key. `bytes` is the size of a value that may change from now on.
     fn set_cover(&mut self, at: KeyAt, cover: Cover, bytes: Option<usize>) {
         self.latest = None;
         let (epoch, all_bytes) = (self.epoch, &self.bytes);
@@ -190,7 +189,7 @@ impl Recorded {
         let covered = self.covered.entry((at.db, at.hash));
         let covered = covered.or_insert(Covered { epoch, at, cover, old });
         if covered.epoch != epoch {
-            // It has been changed under the guard before.
+            // The key was changed under the guard before.
             *covered = Covered { epoch, at, cover, old: OldBytes::Some(0) };
         } else if covered.at.bytes(all_bytes) == at.bytes(all_bytes) {
             let old = if matches!(covered.old, OldBytes::All) { old } else { covered.old };
@@ -198,7 +197,7 @@ impl Recorded {
         }
     }
 
-    /// What is kept counts as far as it came under the guard.
+    /// Counts a kept value, as far as it was created under the guard.
     fn count_kept(&mut self, db: DbIndex, key: Key<'_>, bytes: usize) {
         let old = match self.covered.get(&(db, key.hash())) {
             Some(covered) if covered.epoch != self.epoch => 0,
@@ -210,7 +209,7 @@ impl Recorded {
 }
 
 impl UndoLog {
-    /// Keys need steps again from here on.
+    /// Begins an epoch: keys need steps again.
     pub(crate) fn begin_epoch(&self) {
         self.recorded.borrow_mut().begin_epoch();
     }
@@ -219,7 +218,7 @@ impl UndoLog {
         self.recorded.borrow_mut().push(step);
     }
 
-    /// To be called before anything happens in a shard.
+    /// Records the figures of a shard. Call it before any change in the shard.
     pub(crate) fn count(&self, shard: usize, stats: &ShardStats) {
         let mut recorded = self.recorded.borrow_mut();
         if recorded.latest_counted == Some(shard) || recorded.is_rolling_back {
@@ -241,7 +240,7 @@ impl UndoLog {
         })));
     }
 
-    /// To be called when a key is added that was not there.
+    /// Records an added key that was absent.
     pub(crate) fn added(&self, db: DbIndex, key: Key<'_>) {
         let mut recorded = self.recorded.borrow_mut();
         if recorded.is_full(db, key) {
@@ -252,7 +251,7 @@ impl UndoLog {
         recorded.set_cover(at, Cover::Full, None);
     }
 
-    /// Takes an entry that was removed, or gives it back if no rollback needs it.
+    /// Keeps a removed entry, or returns it if no rollback needs it.
     pub(crate) fn keep(&self, db: DbIndex, hash: KeyHash, entry: Entry) -> Option<Entry> {
         let mut recorded = self.recorded.borrow_mut();
         let key = Key::new(entry.key(), hash);
@@ -266,7 +265,7 @@ impl UndoLog {
         None
     }
 
-    /// The same for a value that was replaced.
+    /// Keeps a replaced value, or returns it if no rollback needs it.
     pub(crate) fn keep_value(
         &self,
         db: DbIndex,
@@ -284,7 +283,7 @@ impl UndoLog {
         None
     }
 
-    /// To be called with what was known of an entry's uses before that changed.
+    /// Records the previous usage data of an entry.
     pub(crate) fn used(&self, db: DbIndex, key: Key<'_>, before: Access) {
         let mut recorded = self.recorded.borrow_mut();
         if recorded.is_rolling_back || recorded.cover_of(db, key).is_some() {
@@ -295,14 +294,14 @@ impl UndoLog {
         recorded.set_cover(at, Cover::Access, None);
     }
 
-    /// To be called with what a library or script was before it changed.
+    /// Records the previous source of a library or script.
     pub(crate) fn code_changes(&self, kind: CodeKind, name: &[u8], before: Option<Arc<[u8]>>) {
         let mut recorded = self.recorded.borrow_mut();
         recorded.kept_bytes += name.len() + before.as_ref().map_or(0, |before| before.len());
         recorded.push(Step::Code(kind, name.into(), before));
     }
 
-    /// A location that is given up stays counted until the commit.
+    /// Keeps a released location counted as in use until the commit.
     pub(crate) fn release(&self, location: ColdLocation) {
         let mut recorded = self.recorded.borrow_mut();
         if !recorded.is_rolling_back {
@@ -310,12 +309,12 @@ impl UndoLog {
         }
     }
 
-    /// To be called with a waiter that was registered.
+    /// Records a waiter that was registered.
     pub(crate) fn waits(&self, waiter: Arc<Waiter>) {
         self.recorded.borrow_mut().push(Step::Waits(waiter));
     }
 
-    /// To be called before a group of keys gets a new version.
+    /// Records the version of a group of keys before it gets a new one.
     pub(crate) fn version_changes(&self, shard: usize, stripe: usize, version: u64) {
         let mut recorded = self.recorded.borrow_mut();
         if !recorded.is_rolling_back {
@@ -323,7 +322,7 @@ impl UndoLog {
         }
     }
 
-    /// Whether a change of a key needs no [`UndoLog::cover`].
+    /// Returns true if a change of a key needs no [`UndoLog::cover`].
     #[inline]
     pub(super) fn is_covered(&self, db: DbIndex, key: Key<'_>) -> bool {
         let mut recorded = self.recorded.borrow_mut();
@@ -346,7 +345,7 @@ impl UndoLog {
         recorded.set_cover(at, cover, Some(entry.allocated_bytes()));
     }
 
-    /// To be called with the entry of a key that is covered, before bytes of its large string change.
+    /// Records bytes of a covered large string before they change.
     pub(super) fn write(
         &self,
         db: DbIndex,
@@ -381,8 +380,8 @@ impl UndoLog {
         recorded.is_extendable = true;
     }
 
-    /// Begins to record the inverse of edits of the collection of a key, which is covered; `None` if
-    /// a rollback needs none.
+    /// Begins to record the inverse of edits of the collection of a key, which is covered. Returns `None` if a
+    /// rollback needs no edits.
     pub(crate) fn record_edits<T: CollectionType>(
         &self,
         db: DbIndex,
@@ -403,7 +402,7 @@ impl UndoLog {
         Some(EditRecording { recorded, at, kind: T::KIND, start, prefix })
     }
 
-    /// To be called with an entry that was taken out, to be put under another key.
+    /// Records an entry that was taken out, to be put under another key.
     pub(crate) fn taken(&self, db: DbIndex, key: Key<'_>, entry: &Entry) {
         let mut recorded = self.recorded.borrow_mut();
         if recorded.is_full(db, key) {
@@ -414,28 +413,30 @@ impl UndoLog {
         recorded.taken = Some(Taken { address, from, shell });
     }
 
-    /// Whether the entry at this address was taken out and has to be under some key, for a rollback to find it.
+    /// Returns true if the entry at this address was taken out and must be put under some key, so that a rollback
+    /// finds it.
     pub(crate) fn is_taken(&self, address: *const u8) -> bool {
         let taken = &self.recorded.borrow().taken;
         taken.as_ref().is_some_and(|taken| taken.address == address)
     }
 
-    /// To be called when it has been put under a key, and what was there is recorded.
+    /// Records the move, after the entry was put under its new key and the old entry there was recorded.
     pub(crate) fn moved(&self, db: DbIndex, key: Key<'_>) {
         let mut recorded = self.recorded.borrow_mut();
         let Some(Taken { from, shell, .. }) = recorded.taken.take() else { return };
         let to = recorded.at(db, key);
         recorded.push(Step::Moved(Box::new(Moved { from, to, shell })));
         recorded.set_cover(from, Cover::Full, None);
-        // It is another entry now, of which nothing is recorded.
+        // It is another entry now, without any records.
         recorded.latest = None;
         recorded.covered.remove(&(to.db, to.hash));
     }
 
-    /// Takes what was taken out and cannot be put anywhere.
+    /// Keeps an entry that was taken out and cannot be put under any key.
     pub(crate) fn let_go(&self, entry: Entry) {
         let mut recorded = self.recorded.borrow_mut();
-        // It ends with the commit; when the entry was taken out, it was going to be that of another key.
+        // The location ends with the commit; when the entry was taken out, the location was going to belong to
+        // another key.
         let location = entry.location();
         location.into_iter().for_each(|location| recorded.push(Step::Location(location)));
         if let Some(Taken { address, from, .. }) = recorded.taken.take()
@@ -447,7 +448,7 @@ impl UndoLog {
     }
 }
 
-/// A copy of an entry that is small: one that an edit goes through, or copies, anyway.
+/// Returns a copy of a small entry, which an edit would visit or copy entirely anyway.
 fn copy_of_small(entry: &Entry) -> Option<Entry> {
     match entry.kind() {
         Kind::Embedded | Kind::Raw | Kind::Int | Kind::Spilled => Some(entry.exact_copy()),
@@ -456,7 +457,7 @@ fn copy_of_small(entry: &Entry) -> Option<Entry> {
     }
 }
 
-/// Inverse edits of a collection, while they are recorded.
+/// Recorder of inverse edits of a collection.
 pub(crate) struct EditRecording<'a> {
     recorded: RefMut<'a, Recorded>,
     at: KeyAt,
@@ -466,7 +467,7 @@ pub(crate) struct EditRecording<'a> {
 }
 
 impl EditRecording<'_> {
-    /// Where they are appended.
+    /// Returns the buffer to which they are appended.
     pub(crate) fn edits(&mut self) -> &mut Vec<u8> {
         &mut self.recorded.bytes
     }

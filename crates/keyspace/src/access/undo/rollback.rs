@@ -1,4 +1,4 @@
-//! Taking steps back, or making them final.
+//! Rolls back steps, or makes them final.
 
 use std::sync::atomic::Ordering;
 
@@ -19,11 +19,11 @@ use crate::data::usage::Access;
 use crate::db_index::DbIndex;
 use crate::planted;
 
-/// No deadline has come: a rollback judges none.
+/// Time before all deadlines: a rollback expires nothing.
 const NO_TIME: i64 = i64::MIN;
 
 impl ShardLocks<'_> {
-    /// Takes back what was done since a savepoint. The undo log goes on from there.
+    /// Rolls back everything done since a savepoint. The undo log continues from there.
     ///
     /// # Panics
     ///
@@ -50,7 +50,7 @@ impl ShardLocks<'_> {
         self.thread.effects.truncate(to.effects);
     }
 
-    /// Takes back all that was done since the undo log began, and ends it.
+    /// Rolls back everything done since the undo log began, and ends it.
     ///
     /// # Panics
     ///
@@ -61,7 +61,7 @@ impl ShardLocks<'_> {
         self.end_undo();
     }
 
-    /// Makes final what was done since the undo log began, and ends it. What it kept is freed, large values by the
+    /// Makes everything done since the undo log began final, and ends it. Kept values are freed, large ones by the
     /// reaper.
     ///
     /// # Panics
@@ -161,15 +161,15 @@ impl ShardLocks<'_> {
         stats.evicted.set(counted.evicted);
         stats.changes.set(counted.changes);
         if !counted.has_versions {
-            // Those that were told under the guard are as good as never told. Later ones must be higher.
+            // Versions that were handed out under the guard are void. Later ones must be higher.
             stats.versions.renew_all(keyspace.version_after(counted.changes));
         }
     }
 }
 
-/// None of these is reported as a change: no listener is told.
+/// These methods report no changes: no listener is told.
 impl Db<'_> {
-    /// Makes an entry that of its key, in place of what may be there.
+    /// Puts an entry under its key, and replaces any present entry.
     fn put_back(&mut self, key: Key<'_>, entry: Entry) {
         self.before_change(key.hash());
         let at = self.at;
@@ -223,7 +223,7 @@ impl Db<'_> {
     }
 }
 
-/// Applies the chunks of inverse edits from the last one to the first.
+/// Applies the chunks of inverse edits, the last one first.
 fn edit_back<T: CollectionType>(
     entry: &mut Entry,
     edits: &Edits,
@@ -240,11 +240,11 @@ fn edit_back<T: CollectionType>(
         apply_to(&mut *value, chunk, limits).expect("edits that were recorded here");
         rest = before;
     }
-    // Of a small value a copy was put back instead. An edit that takes elements may have made a large list small.
+    // A small value was restored from a copy instead. An edit that takes elements may have made a large list small.
     value.restore_large(edits.prefix);
 }
 
-/// Gives a large string its old lengths and bytes, from the last part that was written to the first.
+/// Restores the old lengths and bytes of a large string, the last written part first.
 fn write_back(entry: &mut Entry, mut bytes: &[u8]) {
     entry.change_blob(|blob| {
         let value = std::sync::Arc::make_mut(blob);
@@ -260,7 +260,7 @@ fn write_back(entry: &mut Entry, mut bytes: &[u8]) {
     });
 }
 
-/// Exchanges two databases again.
+/// Exchanges two databases back.
 fn swap_back(locks: &mut ShardLocks<'_>, a: DbIndex, b: DbIndex) {
     let keyspace = locks.keyspace();
     for held in locks.all_held() {

@@ -17,7 +17,7 @@ use crate::db_index::DbIndex;
 use crate::planted::Fault;
 use crate::registries::waiters::Waiter;
 
-/// A key, whose bytes are among those of the undo log.
+/// A key. Its bytes are stored in the undo log.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct KeyAt {
     pub(super) db: DbIndex,
@@ -36,7 +36,7 @@ impl KeyAt {
     }
 }
 
-/// What an entry has beside its value.
+/// Everything in an entry but its value.
 #[derive(Debug)]
 pub(super) struct Shell {
     pub(super) access: Access,
@@ -53,7 +53,7 @@ impl Shell {
         }
     }
 
-    /// Makes an entry have this. A value stays.
+    /// Restores this state in an entry. The value stays.
     pub(super) fn put_on(&self, entry: &mut Entry) {
         if entry.deadline_ms() != self.deadline_ms {
             entry.set_deadline(self.deadline_ms);
@@ -65,15 +65,15 @@ impl Shell {
     }
 }
 
-/// Bytes of a large string that were overwritten, or are behind its old end. In the undo log they come after
-/// those bytes.
+/// Old bytes of a large string that were overwritten, or are after its old end. In the undo log they follow the
+/// bytes.
 #[derive(Debug)]
 pub(super) struct Written {
     pub(super) old_len: usize,
     pub(super) old_capacity: usize,
-    /// Where the old bytes were.
+    /// Offset of the old bytes.
     pub(super) offset: usize,
-    /// How many they are.
+    /// Number of the old bytes.
     pub(super) len: usize,
 }
 
@@ -85,7 +85,7 @@ impl Written {
         }
     }
 
-    /// The last one, its old bytes, and what comes before.
+    /// Splits the last one off: returns its old bytes, itself, and everything before.
     pub(super) fn split_last(bytes: &[u8]) -> Option<(&[u8], Self, &[u8])> {
         let (bytes, numbers) = bytes.split_last_chunk::<32>()?;
         let (numbers, _) = numbers.as_chunks::<8>();
@@ -96,17 +96,17 @@ impl Written {
     }
 }
 
-/// Inverse edits of a collection: chunks, each with its length behind it, of which the last one comes first.
+/// Inverse edits of a collection, in chunks. The length follows each chunk, and the last chunk is applied first.
 #[derive(Debug)]
 pub(super) struct Edits {
     pub(super) kind: CollectionKind,
     pub(super) start: usize,
     pub(super) end: usize,
-    /// What a list has noted for a checkpoint that goes through it.
+    /// Progress of a checkpoint through a list, as the list notes it.
     pub(super) prefix: Option<(u64, usize)>,
 }
 
-/// A key that was moved, as it was before.
+/// Previous state of a key that was moved.
 #[derive(Debug)]
 pub(super) struct Moved {
     pub(super) from: KeyAt,
@@ -123,24 +123,24 @@ pub(super) struct Counted {
     pub(super) expired: u64,
     pub(super) evicted: u64,
     pub(super) changes: u64,
-    /// Whether a client had got a version in the shard.
+    /// True if a client had been given a version in the shard.
     pub(super) has_versions: bool,
 }
 
-/// What takes a change back.
+/// Undo information for a change.
 #[derive(Debug)]
 pub(super) enum Step {
-    /// The key was not there.
+    /// The key was absent.
     Absent(KeyAt),
-    /// The key had this entry, or one like it.
+    /// The key had this entry, or an equal one.
     Entry(KeyAt, Entry),
-    /// The key had this value. What else it had is in a step before.
+    /// The key had this value. An earlier step has the rest of its state.
     Value(KeyAt, Box<OutOfLine>),
-    /// The key had this beside its value.
+    /// The key had this state besides its value.
     Shell(KeyAt, Box<Shell>),
-    /// It was used as this says.
+    /// The entry had this usage data.
     Access(KeyAt, Access),
-    /// Its large string was written to: here are the old bytes of each part, each with a [`Written`] behind it.
+    /// Its large string was written to. Old bytes of each part, each followed by a [`Written`].
     Written(KeyAt, Range<usize>),
     /// Its collection was edited.
     Edits(KeyAt, Box<Edits>),
@@ -158,14 +158,14 @@ pub(super) enum Step {
     Swapped(DbIndex, DbIndex),
     /// The library or script had this source, or none.
     Code(CodeKind, Box<[u8]>, Option<Arc<[u8]>>),
-    /// A value on disk was given up.
+    /// A location on disk was released.
     Location(ColdLocation),
     /// A client began to wait.
     Waits(Arc<Waiter>),
 }
 
 impl Step {
-    /// What a step is for, by the fault that leaves it out.
+    /// Returns the test fault that skips a step of this kind.
     pub(super) fn fault(&self) -> Fault {
         match self {
             Step::Absent(_) => Fault::UndoOfNewKeys,

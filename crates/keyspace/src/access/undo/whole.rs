@@ -1,7 +1,7 @@
 //! Databases that were emptied or exchanged.
 //!
-//! A database that is emptied in a shard leaves whole: its table, its heaps of deadlines, the walk of a snapshot
-//! through it. A rollback puts all of that back; a commit does with it what a flush without undo does at once.
+//! A database that is emptied in a shard is kept whole: its table, its heaps of deadlines, and a snapshot's walk
+//! through it. A rollback puts all of that back. A commit does the remaining work of a flush.
 
 use super::UndoLog;
 use super::step::Step;
@@ -21,14 +21,14 @@ pub(super) struct FlushedDb {
     index: DbIndex,
     db: ShardDb,
     figures: [u64; 3],
-    /// The snapshot that goes through its table.
+    /// Snapshot's walk through its table.
     walk: Option<TableWalk>,
     /// Keys of large collections that are being saved.
     being_saved: Vec<Vec<u8>>,
 }
 
 impl UndoLog {
-    /// Empties a database in a shard, and returns how many keys it had.
+    /// Empties a database in a shard. Returns the number of its keys.
     pub(crate) fn flush(
         &self,
         held: &mut Held<'_>,
@@ -46,7 +46,7 @@ impl UndoLog {
         keys
     }
 
-    /// To be called before two databases are exchanged in a shard.
+    /// Records versions before two databases are exchanged in a shard.
     pub(crate) fn swap(&self, held: &Held<'_>) {
         self.count(held.index, held.stats);
         if let Some(versions) = held.stats.versions.get() {
@@ -55,7 +55,7 @@ impl UndoLog {
         }
     }
 
-    /// To be called when two databases have been exchanged.
+    /// Records an exchange of two databases.
     pub(crate) fn swapped(&self, a: DbIndex, b: DbIndex) {
         self.push(Step::Swapped(a, b));
         self.begin_epoch();
@@ -67,7 +67,7 @@ impl FlushedDb {
         self.shard
     }
 
-    /// Puts the database back in the place of what is there, which has no keys any more.
+    /// Puts the database back and replaces the present one, which has no keys any more.
     pub(super) fn put_back(self: Box<Self>, keyspace: &Keyspace, held: &mut Held<'_>) {
         let (present, _) = take_db(held, self.index);
         debug_assert!(present.table.is_empty() || crate::planted::is_any(), "steps are in order");
@@ -79,7 +79,7 @@ impl FlushedDb {
         held.stats.follow_size(&keyspace.pressure);
     }
 
-    /// Does what is left of a flush.
+    /// Does the remaining work of a flush.
     pub(super) fn free(self: Box<Self>, keyspace: &Keyspace, held: &mut Held<'_>) {
         let Self { db, walk, being_saved, .. } = *self;
         let mut bytes = db.entry_bytes;

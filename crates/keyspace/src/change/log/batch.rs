@@ -1,8 +1,8 @@
-//! Operations that a thread has done under its locks, on their way to the log: as one record, or, when they are longer
-//! than a piece, as several; see [`piece`](super::piece).
+//! Operations of a thread under its locks, on their way to the log: as one record, or as several if they are longer
+//! than a piece; see [`piece`](super::piece).
 //!
-//! Nothing is kept that is longer than about a piece, however long a value is: pieces are appended as they
-//! become full, with the shards still locked, and others append between them.
+//! However long a value is, at most about a piece is buffered: full pieces are appended with the shards still locked,
+//! and other threads append between them.
 
 use std::cell::{RefCell, RefMut};
 use std::fmt;
@@ -13,26 +13,26 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use super::piece::BatchPiece;
 use crate::change::log::encode::{
     Out, RESTATEMENT, begin_edits, encode_change, encode_code, encode_entry, encode_flush,
-    encode_place, encode_swap, end_edits,
+    encode_position, encode_swap, end_edits,
 };
 use crate::change::log::sink::{LogSink, RecordKind, Sizes};
-use crate::change::stream_place::StreamPlace;
+use crate::change::stream_position::StreamPosition;
 use crate::change::{Change, Removal};
 use crate::data::code::CodeKind;
 use crate::data::entry::Entry;
 use crate::db_index::DbIndex;
 use crate::planted::{self, Fault};
 
-/// A buffer that is larger than this is not kept for the next record.
+/// Maximum size of a buffer that is kept for the next record.
 const KEPT_BYTES_MAX: usize = 64 * 1024;
 
-/// The receiver of batches, and how they are cut into records.
+/// Receiver of batches, and sizes at which they are split into records.
 pub(crate) struct BatchSink {
     sink: Arc<dyn LogSink>,
     pub(crate) sizes: Sizes,
     /// The number of the next batch.
     batches: AtomicU64,
-    /// What is written again says so.
+    /// True if restatements are marked as such.
     marks_restatements: AtomicBool,
 }
 
@@ -42,7 +42,7 @@ impl BatchSink {
         Self { sink, sizes, batches, marks_restatements }
     }
 
-    /// Has what is written again say so from now on.
+    /// Marks restatements as such from now on.
     pub(crate) fn mark_restatements(&self) {
         self.marks_restatements.store(true, Ordering::Relaxed);
     }
@@ -58,7 +58,7 @@ impl fmt::Debug for BatchSink {
     }
 }
 
-/// Operations that are not in the log yet, or not all of them.
+/// Operations that are not, or not completely, in the log yet.
 #[derive(Debug)]
 pub(crate) struct Batch<'k> {
     log: &'k BatchSink,
@@ -68,12 +68,12 @@ pub(crate) struct Batch<'k> {
 #[derive(Debug, Default)]
 struct Recorded {
     ops: Vec<u8>,
-    /// What is in the log already, if anything is.
+    /// Part that is already in the log, if any.
     begun: Option<Begun>,
-    /// Nothing may go to the log yet.
+    /// True while records are deferred, so that nothing may go to the log.
     is_held: bool,
     kind: RecordKind,
-    /// The first this many bytes of `ops` say only that keys expired.
+    /// Length of the first operations in `ops` that only state expired keys.
     expired: usize,
 }
 
@@ -99,7 +99,7 @@ impl<'k> Batch<'k> {
         Self { log, recorded: RefCell::new(Recorded { kind, ..Recorded::default() }) }
     }
 
-    /// A writer that appends to the batch. There is one at a time.
+    /// Returns a writer that appends to the batch. There is one at a time.
     #[inline]
     pub(crate) fn writer(&self) -> BatchWriter<'_> {
         BatchWriter { log: self.log, recorded: self.recorded.borrow_mut() }
@@ -112,7 +112,7 @@ impl<'k> Batch<'k> {
         out.cut();
     }
 
-    /// Records that a key has expired, which no command has removed.
+    /// Records that a key has expired; no command has removed it.
     #[cold]
     pub(crate) fn record_expired(&self, db: DbIndex, entry: &Entry) {
         let mut out = self.writer();
@@ -124,7 +124,7 @@ impl<'k> Batch<'k> {
         out.cut();
     }
 
-    /// Says where the value of a key is on disk: a record of its own, apart from what has changed.
+    /// Records the location of a key's value on disk, in a record separate from the changes.
     pub(crate) fn record_move(&self, db: DbIndex, entry: &Entry) {
         let mut out = self.writer();
         debug_assert!(!out.recorded.is_held, "what may be taken back is not cut");
@@ -135,7 +135,7 @@ impl<'k> Batch<'k> {
         out.recorded.kind = usual;
     }
 
-    /// Begins an operation on the collection of a key, whose edits go into what is returned.
+    /// Begins an operation on the collection of a key. Its edits go into the result.
     #[inline]
     pub(crate) fn record_edits(&self, db: DbIndex, key: &[u8]) -> Recording<'_> {
         let mut out = self.writer();
@@ -158,30 +158,30 @@ impl<'k> Batch<'k> {
         out.cut();
     }
 
-    pub(crate) fn record_place(&self, place: Option<&StreamPlace>) {
-        encode_place(self.writer().ops(), place);
+    pub(crate) fn record_position(&self, position: Option<&StreamPosition>) {
+        encode_position(self.writer().ops(), position);
     }
 
-    /// True if nothing is recorded but that keys expired.
+    /// Returns true if only expired keys are recorded.
     pub(crate) fn is_unchanged(&self) -> bool {
         let Recorded { ops, begun, expired, .. } = &*self.recorded.borrow();
         begun.is_none() && ops.len() == *expired
     }
 
-    /// With `is_held`, keeps everything here, however long it is: it may have to be taken back.
+    /// With `is_held`, keeps everything here, however long it is, because it may be rolled back.
     pub(crate) fn hold(&self, is_held: bool) {
         let mut out = self.writer();
         out.recorded.is_held = is_held;
         out.cut();
     }
 
-    /// The moment to which [`Batch::truncate`] goes back.
+    /// Returns the position for [`Batch::truncate`].
     pub(crate) fn mark(&self) -> BatchMark {
         let Recorded { ops, expired, .. } = &*self.recorded.borrow();
         BatchMark { ops: ops.len(), expired: *expired }
     }
 
-    /// Forgets what came behind a mark, which was made since everything is kept here.
+    /// Forgets everything after a mark, which must have been made since records are deferred.
     pub(crate) fn truncate(&self, to: BatchMark) {
         let mut recorded = self.recorded.borrow_mut();
         recorded.ops.truncate(to.ops);
@@ -193,14 +193,13 @@ impl<'k> Batch<'k> {
         self.recorded.borrow().ops.clone()
     }
 
-    /// Bytes of operations that are not in the log yet.
+    /// Returns the bytes of operations that are not in the log yet.
     pub(crate) fn len(&self) -> usize {
         self.recorded.borrow().ops.len()
     }
 
-    /// Appends what there is, and is empty again. Whether there was anything that a command did: one that only
-    /// met a key that had expired need not wait until that is on the device, for until then the key
-    /// has its deadline there.
+    /// Appends everything, and clears the batch. Returns true if a command's change was recorded. A command that only
+    /// found an expired key need not wait until the expiry is durable: until then, the log has the key's deadline.
     #[inline]
     pub(crate) fn append(&self) -> bool {
         let mut out = self.writer();
@@ -216,13 +215,13 @@ pub(crate) struct BatchWriter<'b> {
 }
 
 impl BatchWriter<'_> {
-    /// True if the batch is so long that it had better be finished, if that may be done here.
+    /// Returns true if the batch is so long that it should be finished, if that is allowed here.
     pub(crate) fn is_long(&self) -> bool {
         self.recorded.begun.is_some() || self.recorded.ops.len() >= self.log.sizes.piece_len
     }
 
-    /// Appends what is left, after which the whole batch counts, and is empty again. Returns how many
-    /// bytes went to the log since it was last empty.
+    /// Appends the rest, which makes the whole batch take effect, and clears the batch. Returns the bytes that went
+    /// to the log since the batch was last empty.
     #[inline]
     pub(crate) fn finish(&mut self) -> usize {
         self.recorded.expired = 0;
@@ -319,7 +318,7 @@ impl Out for BatchWriter<'_> {
     }
 }
 
-/// An operation on the collection of a key while its edits are recorded. Forgotten unless it is kept.
+/// An operation on the collection of a key while its edits are recorded. Discarded unless it is kept.
 pub(crate) struct Recording<'b> {
     out: BatchWriter<'b>,
     /// The position at which the operation begins.

@@ -1,9 +1,9 @@
-//! Operations for the log, as bytes; the format is that of [`op`](super::op).
+//! Encodes operations for the log as bytes, in the format of [`op`](super::op).
 
 use tierce_collections::{Collection, IntText};
 
 use super::op::{Code, DEADLINE, FLAGS, MARKS, RAW, WHOLE};
-use crate::change::stream_place::StreamPlace;
+use crate::change::stream_position::StreamPosition;
 use crate::change::{Change, Removal};
 use crate::codec::{Writer, push_varint, zigzag};
 use crate::data::code::CodeKind;
@@ -12,28 +12,28 @@ use crate::data::entry::{Attributes, Entry, Kind, Spilled};
 use crate::data::value::{BLOB_LEN_MIN, StrView, Value};
 use crate::db_index::DbIndex;
 
-/// Where operations are appended.
+/// Destination for operations.
 pub(crate) trait Out {
-    /// Where what is short goes.
+    /// Returns the buffer for short data.
     fn ops(&mut self) -> &mut Vec<u8>;
 
-    /// Appends bytes that may be many.
+    /// Appends bytes, which may be many.
     fn long(&mut self, bytes: &[u8]);
 
-    /// A collection that takes more bytes than this is appended in parts of about as many.
+    /// Returns the size above which a collection is appended in parts of about that size.
     fn part_len(&self) -> usize;
 
     /// Passes the buffer on if it is long.
     fn cut(&mut self);
 }
 
-/// Appends what `change` made of the key in `entry`.
+/// Appends the result of `change` for the key in `entry`.
 #[inline]
 pub(crate) fn encode_change(out: &mut impl Out, db: DbIndex, entry: &Entry, change: Change) {
     match change {
         Change::Stored => encode_entry(out, db, entry),
         Change::Written { offset, len } => encode_write(out, db, entry, offset, len),
-        // Recorded while it was done.
+        // Recorded while the edit was made.
         Change::Edited => {}
         Change::Deadline => {
             let deadline_ms = entry.deadline_ms();
@@ -63,14 +63,13 @@ fn encode_taken(out: &mut Vec<u8>, db: DbIndex, entry: &Entry) {
     out.extend_from_slice(&spilled.encode());
 }
 
-/// What the log says of the value of an entry that is on disk, if it is.
+/// Returns the reference to the value of an entry on disk, if it is on disk.
 fn spilled_of(entry: &Entry) -> Option<Spilled> {
     let location = entry.location()?;
     Some(entry.spilled().unwrap_or_else(|| Spilled::of(entry, location)))
 }
 
-/// Appends operations that put the key of `entry` there as it is. Of a value that is on disk they say
-/// where.
+/// Appends operations that set the key of `entry` to its present state. For a value on disk they state the location.
 #[inline]
 pub(crate) fn encode_entry(to: &mut impl Out, db: DbIndex, entry: &Entry) {
     match entry.plain_string() {
@@ -120,7 +119,7 @@ fn encode_other_entry(to: &mut impl Out, db: DbIndex, entry: &Entry) {
     if bytes.len() < BLOB_LEN_MIN { out.extend_from_slice(bytes) } else { to.long(bytes) }
 }
 
-/// The bits of a head that say which attributes follow.
+/// Returns the head bits for the attributes that follow.
 #[inline]
 fn head_of(attributes: &Attributes) -> u8 {
     let flags = if attributes.flags == 0 { 0 } else { FLAGS };
@@ -155,8 +154,7 @@ fn encode_collection(
     end_edits(out, start);
 }
 
-/// Appends a collection as several operations, of which the first begins it anew. For where nothing comes
-/// between them.
+/// Appends a collection as several operations, of which the first creates it. Nothing may come between them.
 #[cold]
 fn encode_in_parts(
     to: &mut impl Out,
@@ -198,8 +196,7 @@ fn encode_write(to: &mut impl Out, db: DbIndex, entry: &Entry, offset: usize, le
     to.long(&bytes[offset..offset + len]);
 }
 
-/// Appends the beginning of an operation on a collection, up to where its edits go. What is returned is
-/// for [`end_edits`].
+/// Appends the beginning of an operation on a collection, before its edits. Returns the position for [`end_edits`].
 #[inline]
 pub(crate) fn begin_edits(
     out: &mut Vec<u8>,
@@ -214,7 +211,7 @@ pub(crate) fn begin_edits(
     out.len()
 }
 
-/// States how long the edits are that were appended since [`begin_edits`].
+/// Sets the length of the edits that were appended since [`begin_edits`].
 #[inline]
 pub(crate) fn end_edits(out: &mut Vec<u8>, start: usize) {
     let len = out.len() - start;
@@ -227,32 +224,32 @@ pub(crate) fn end_edits(out: &mut Vec<u8>, start: usize) {
     }
 }
 
-/// Appends that a database was emptied.
+/// Appends that a database is emptied.
 pub(crate) fn encode_flush(out: &mut Vec<u8>, db: DbIndex) {
     out.push(Code::Flush as u8);
     push_varint(out, db.get() as u64);
 }
 
-/// Appends that two databases were exchanged.
+/// Appends that two databases are exchanged.
 pub(crate) fn encode_swap(out: &mut Vec<u8>, a: DbIndex, b: DbIndex) {
     out.push(Code::Swap as u8);
     push_varint(out, a.get() as u64);
     push_varint(out, b.get() as u64);
 }
 
-/// A record that says that the data are those of no stream.
+/// Returns a record which states that the data match no stream.
 #[must_use]
-pub fn no_place() -> Vec<u8> {
+pub fn no_position() -> Vec<u8> {
     let mut record = Vec::new();
-    encode_place(&mut record, None);
+    encode_position(&mut record, None);
     record
 }
 
-/// What a record or batch begins with that writes again what was there.
+/// Begin of a record or batch that restates existing data.
 pub(crate) const RESTATEMENT: [u8; 2] = [Code::Cut as u8, 0];
 
-/// A record of its own that divides changes from those that come behind it, if it is appended while all shards are
-/// locked. `number` is not 0.
+/// Returns a record that divides earlier changes from later ones, if it is appended while all shards are locked.
+/// `number` is not 0.
 #[must_use]
 pub fn cut(number: u64) -> Vec<u8> {
     let mut record = vec![Code::Cut as u8];
@@ -260,18 +257,18 @@ pub fn cut(number: u64) -> Vec<u8> {
     record
 }
 
-/// Appends up to where the data are those of a stream.
-pub(crate) fn encode_place(out: &mut Vec<u8>, place: Option<&StreamPlace>) {
-    out.push(Code::Place as u8);
-    push_varint(out, place.map_or(0, |place| place.db.get() as u64));
-    push_varint(out, place.map_or(0, |place| place.stream.len() as u64));
-    if let Some(place) = place {
-        out.extend_from_slice(&place.stream);
-        push_varint(out, place.offset);
+/// Appends the replication offset of the data.
+pub(crate) fn encode_position(out: &mut Vec<u8>, position: Option<&StreamPosition>) {
+    out.push(Code::Position as u8);
+    push_varint(out, position.map_or(0, |position| position.db.get() as u64));
+    push_varint(out, position.map_or(0, |position| position.stream.len() as u64));
+    if let Some(position) = position {
+        out.extend_from_slice(&position.stream);
+        push_varint(out, position.offset);
     }
 }
 
-/// Appends that a library or script has this source, or is gone.
+/// Appends the source of a library or script, or its removal.
 pub(crate) fn encode_code(to: &mut impl Out, kind: CodeKind, name: &[u8], source: Option<&[u8]>) {
     let code = if source.is_some() { Code::Source } else { Code::NoSource };
     let out = to.ops();
@@ -305,7 +302,7 @@ fn encode_key(
 fn push_key(out: &mut Vec<u8>, head: u8, db: DbIndex, key: &[u8]) {
     let (db, len) = (db.get(), key.len());
     if db | len < 0x80 {
-        // As nearly always: both varints are a byte, and one check of the capacity suffices for all.
+        // The usual case: both varints are a byte, and one check of the capacity suffices for all.
         out.extend_from_slice(&[head, db as u8, len as u8]);
     } else {
         out.push(head);

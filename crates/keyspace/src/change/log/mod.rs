@@ -1,4 +1,4 @@
-//! Makes a keyspace durable: every change is an operation in a log, which replay loads again.
+//! Makes a keyspace durable: every change is an operation in a log, and replay loads the log.
 //!
 //! From a command to the file:
 //!
@@ -13,10 +13,10 @@
 //! An operation states the new value of a key, not the request, so replaying one twice, or on top of a later state of
 //! another key, does no harm. `sift` tells which records of a log are changes.
 //!
-//! `services/replay` brings them back into a keyspace, and `services/checkpoint.rs` writes every key again, so that the
-//! log up to there can go.
+//! `services/replay` loads operations into a keyspace, and `services/checkpoint.rs` writes every key again, so that
+//! the log before it can be removed.
 //!
-//! The guarantees are at [`crate::log`].
+//! [`crate::log`] has the guarantees.
 
 pub(crate) mod batch;
 pub(crate) mod encode;
@@ -25,7 +25,7 @@ pub(crate) mod piece;
 mod sift;
 pub(crate) mod sink;
 
-pub use encode::{cut, no_place};
+pub use encode::{cut, no_position};
 pub use op::{Effect, Op, Stored, plain_put};
 pub use piece::Unfinished;
 pub use sift::{Sieve, Sifted};

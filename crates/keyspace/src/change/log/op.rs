@@ -6,15 +6,15 @@
 //! | database | varint | for `Swap` two of them, and nothing follows |
 //! | key | varint length, then the bytes | not for `Flush` |
 //! | deadline | 8 | little-endian Unix milliseconds, with `DEADLINE` |
-//! | flags | varint | what a client of memcached stored with the value, with `FLAGS` |
-//! | marks | 1 | what readers and invalidations have left on the value, with `MARKS` |
+//! | flags | varint | memcached flags that a client stored with the value, with `FLAGS` |
+//! | marks | 1 | marks of readers and invalidations on the value, with `MARKS` |
 //! | value | | see [`Code`] |
 //!
-//! Of `Source` and `NoSource` the [`CodeKind`] stands in the place of the database, and its name in that of the key.
+//! `Source` and `NoSource` have the [`CodeKind`] in the database field and the name of the code in the key field.
 //!
 //! Varints are LEB128, at most ten bytes.
 
-use crate::change::stream_place::StreamPlace;
+use crate::change::stream_position::StreamPosition;
 use crate::codec::{Malformed, Reader, unzigzag};
 use crate::data::code::{CODE_NAME_LEN_MAX, CodeKind};
 use crate::data::entry::{Attributes, Content, Kind, Marks, Spilled};
@@ -23,148 +23,147 @@ use crate::db_index::DbIndex;
 
 pub(crate) const CODE_MASK: u8 = 0x0f;
 pub(crate) const DEADLINE: u8 = 0x10;
-/// Of `Put`.
+/// Flag of `Put`: the encoding is `raw`.
 pub(crate) const RAW: u8 = 0x20;
-/// Of `Edit`: it starts a new value.
+/// Flag of `Edit`: it starts a new value.
 pub(crate) const WHOLE: u8 = 0x20;
 pub(crate) const FLAGS: u8 = 0x40;
 pub(crate) const MARKS: u8 = 0x80;
 
-/// What an operation does.
+/// Code of an operation.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[repr(u8)]
 pub(crate) enum Code {
-    /// Of no key. A number, varint: 0 says that what follows in the record or batch was there before, and any other
-    /// is that of a [cut](super::cut).
+    /// Has no key. Varint number: 0 marks the rest of the record or batch as a restatement; any other is the number
+    /// of a [cut](super::cut).
     Cut = 0,
-    /// The key has this string: varint length and bytes.
+    /// Sets the key to this string: varint length and bytes.
     Put = 1,
-    /// The key has the text of this integer: varint, zigzag.
+    /// Sets the key to the text of this integer: varint, zigzag.
     PutInt = 2,
-    /// The key is gone.
+    /// Removes the key.
     Remove = 3,
-    /// The key has this deadline, or without `DEADLINE` none.
+    /// Sets the deadline of the key, or clears it without `DEADLINE`.
     Deadline = 4,
-    /// Bytes from an offset on are these: varint offset, varint length, bytes.
+    /// Writes bytes at an offset: varint offset, varint length, bytes.
     Write = 5,
-    /// The database is empty.
+    /// Empties the database.
     Flush = 6,
-    /// Two databases have exchanged their keys.
+    /// Exchanges the keys of two databases.
     Swap = 7,
-    /// The collection of the key is edited: varint length and as many bytes of edits, see
-    /// [`crate::data::collections`].
+    /// Edits the collection of the key: varint length and as many bytes of edits, see [`crate::data::collections`].
     Edit = 8,
-    /// The key has a value that is on disk: 13 bytes, see [`Spilled`].
+    /// Sets the key to a value on disk: 13 bytes, see [`Spilled`].
     Spilled = 9,
-    // 10 is that of a piece.
-    /// The string has these marks, a byte, and with `FLAGS` these flags.
+    // 10 is the code of a piece.
+    /// Sets the marks of the string, a byte, and with `FLAGS` its flags.
     Mark = 11,
-    /// A library of functions or a script has this source: varint length, bytes.
+    /// Sets the source of a library of functions or a script: varint length, bytes.
     Source = 12,
-    /// There is no such library or script.
+    /// Removes the library or script.
     NoSource = 13,
-    /// The key is gone, and its value, which is on disk, is that of another key next: 13 bytes as for `Spilled`.
+    /// Removes the key. Its value, which is on disk, belongs to another key next: 13 bytes as for `Spilled`.
     Taken = 14,
-    /// The data are those of a stream up to an offset: varint. The key field holds the name of the stream,
-    /// and is empty if they are those of no stream.
-    Place = 15,
+    /// States that the data match a stream up to an offset: varint. The key field has the name of the stream; it is
+    /// empty if the data match no stream.
+    Position = 15,
 }
 
 /// An operation, decoded.
 #[derive(Debug, PartialEq, Eq)]
 pub enum Op<'a> {
-    /// Something became of a key.
+    /// A change of a key.
     Key {
         /// The number of its database.
         db: u64,
-        /// The key.
+        /// Key.
         key: &'a [u8],
-        /// What became of it.
+        /// Change.
         effect: Effect<'a>,
     },
-    /// A database is empty.
+    /// A database was emptied.
     Flush {
         /// Its number.
         db: u64,
     },
     /// Two databases have exchanged their keys.
     Swap {
-        /// The number of the one.
+        /// Number of one database.
         a: u64,
-        /// The number of the other.
+        /// Number of the other database.
         b: u64,
     },
-    /// A library of functions or a script has this source, or is gone.
+    /// A library of functions or a script has this source, or was removed.
     Code {
-        /// Which of the two.
+        /// Kind of the code.
         kind: CodeKind,
-        /// Its name.
+        /// Name of the code.
         name: &'a [u8],
-        /// Its source, unless it is gone.
+        /// Source, unless it was removed.
         source: Option<&'a [u8]>,
     },
-    /// The data are those of a stream up to here, or of none.
-    Place(Option<StreamPlace>),
-    /// What follows in the record or batch was there before, and is written again.
+    /// The data match a stream up to this offset, or match no stream.
+    Position(Option<StreamPosition>),
+    /// The rest of the record or batch restates what was there before.
     Restatement,
-    /// All changes before this are before it, and all others behind it, whatever their keys.
+    /// Divides the log: all changes before it precede all changes after it, whatever their keys.
     Cut(u64),
 }
 
-/// What became of a key. Deadlines are Unix milliseconds.
+/// Change of a key. Deadlines are Unix milliseconds.
 #[derive(Debug, PartialEq, Eq)]
 pub enum Effect<'a> {
-    /// It has this string, and this deadline or none.
+    /// The key has this string, and this deadline or none.
     Put {
-        /// The string.
+        /// New string.
         value: Stored<'a>,
-        /// When the key expires.
+        /// Expiry time of the key.
         deadline_ms: Option<i64>,
-        /// What is kept with the string.
+        /// Attributes of the string.
         attributes: Attributes,
     },
-    /// It is gone.
+    /// The key is gone.
     Remove,
-    /// It is gone, and another key has its value next, which is on disk.
+    /// The key is gone, and its value on disk belongs to another key next.
     Taken(Spilled),
-    /// It has this deadline or none.
+    /// The key has this deadline or none.
     Deadline(Option<i64>),
-    /// Its string has these marks, and these flags if any are given.
+    /// The string has these marks, and these flags if any are given.
     Mark {
-        /// What readers and invalidations have left.
+        /// Marks that readers and invalidations have left.
         marks: Marks,
-        /// What was stored with the value.
+        /// Flags that a client stored with the value.
         flags: Option<u32>,
     },
-    /// Its string has these bytes from an offset on, and zero bytes before them where it was shorter.
+    /// The string has these bytes at an offset. A gap before them is filled with zero bytes.
     Write {
-        /// Where the bytes begin.
+        /// Offset of the bytes.
         offset: u64,
         /// The bytes.
         bytes: &'a [u8],
     },
-    /// It has this value, which is on disk, and this deadline or none.
+    /// The key has this value on disk, and this deadline or none.
     Spilled {
-        /// Which value.
+        /// Location of the value.
         spilled: Spilled,
-        /// When the key expires.
+        /// Expiry time of the key.
         deadline_ms: Option<i64>,
-        /// What is kept with a string.
+        /// Attributes of a string.
         attributes: Attributes,
     },
-    /// Its collection was edited. Without a deadline the key keeps the one it has, unless the value is whole.
+    /// The collection was edited. Without a deadline the key keeps its own, unless the value is whole.
     Edit {
-        /// Whether the edits begin a new collection.
+        /// True if the edits begin a new collection.
         is_whole: bool,
-        /// When the key expires.
+        /// Expiry time of the key.
         deadline_ms: Option<i64>,
-        /// The edits, one behind the other.
+        /// Edits, one after the other.
         edits: &'a [u8],
     },
 }
 
 impl Effect<'_> {
-    /// Whether nothing of what the key was is left.
+    /// Returns true if nothing remains of the key's previous state.
     pub(crate) fn is_anew(&self) -> bool {
         matches!(
             self,
@@ -177,7 +176,7 @@ impl Effect<'_> {
     }
 }
 
-/// A string as the log keeps it.
+/// A string in the form of the log.
 #[derive(Debug, PartialEq, Eq)]
 pub enum Stored<'a> {
     /// Bytes.
@@ -198,8 +197,8 @@ impl<'a> Stored<'a> {
     }
 }
 
-/// The database, key and string of a record that puts one string without anything beside it, as most do: those who read
-/// every record need no [`Reader`] for these. `None` of any other record, and of most that are malformed.
+/// Returns the database, key and string of a record that only puts one string without attributes, as most do. Readers
+/// of every record need no [`Reader`] for these. `None` for any other record, and for most malformed ones.
 #[inline]
 pub fn plain_put(record: &[u8]) -> Option<(u64, &[u8], &[u8])> {
     let mut reader = Reader::new(record);
@@ -211,11 +210,11 @@ pub fn plain_put(record: &[u8]) -> Option<(u64, &[u8], &[u8])> {
 }
 
 impl<'a> Reader<'a> {
-    /// The next operation with its bytes; `None` at the end of the record.
+    /// Returns the next operation with its bytes; `None` at the end of the record.
     ///
     /// # Errors
     ///
-    /// If the bytes are no operation. What follows cannot be read then.
+    /// If the bytes are no operation. The rest cannot be read then.
     #[expect(clippy::should_implement_trait, reason = "the next one is an error, or there is none")]
     pub fn next(&mut self) -> Result<Option<(Op<'a>, &'a [u8])>, Malformed> {
         let before = self.rest();
@@ -239,8 +238,8 @@ impl<'a> Reader<'a> {
         if code == Code::Source as u8 || code == Code::NoSource as u8 {
             return self.code(db, code == Code::Source as u8);
         }
-        if code == Code::Place as u8 {
-            return self.place(db);
+        if code == Code::Position as u8 {
+            return self.position(db);
         }
         if head == Code::Cut as u8 {
             return Ok(if db == 0 { Op::Restatement } else { Op::Cut(db) });
@@ -272,16 +271,16 @@ impl<'a> Reader<'a> {
         Ok(Op::Code { kind, name, source })
     }
 
-    fn place(&mut self, db: u64) -> Result<Op<'a>, Malformed> {
+    fn position(&mut self, db: u64) -> Result<Op<'a>, Malformed> {
         let name = self.bytes()?;
         if name.is_empty() {
-            return Ok(Op::Place(None));
+            return Ok(Op::Position(None));
         }
         let stream =
             name.try_into().map_err(|_| self.malformed("a stream whose name is not 40 bytes"))?;
         let number = u16::try_from(db).map_err(|_| self.malformed("a database that cannot be"))?;
         let (offset, db) = (self.varint()?, DbIndex::from_number(number));
-        Ok(Op::Place(Some(StreamPlace { stream, offset, db })))
+        Ok(Op::Position(Some(StreamPosition { stream, offset, db })))
     }
 
     fn effect(

@@ -1,15 +1,15 @@
 //! Pieces: the records of a batch that is too long for one.
 //!
-//! A batch is what one thread changed while it held its locks. When that is longer than a piece, it goes to
-//! the log in several records, each of which has a run of the batch's operations, cut anywhere. The
-//! batch takes effect where its last piece stands, and one without a last piece has none.
+//! A batch has the changes of one thread under its locks. If it is longer than a piece, it goes to the log in several
+//! records. Each has a run of the batch's operations, split anywhere. The batch takes effect at its last piece, and a
+//! batch without a last piece has no effect.
 //!
 //! | part | bytes | |
 //! |---|---|---|
 //! | head | 1 | bits 0-3 the code of a piece, bit 4 `FIRST`, bit 5 `COMMIT` |
 //! | batch | varint | its number |
-//! | piece | varint | which of the batch's pieces this is, from 0 on |
-//! | operations | | all the rest of the record |
+//! | piece | varint | number of this piece in the batch, from 0 on |
+//! | operations | | rest of the record |
 
 use std::borrow::Cow;
 use std::collections::HashMap;
@@ -17,7 +17,7 @@ use std::collections::HashMap;
 use super::op::CODE_MASK;
 use crate::codec::{Malformed, Reader, push_varint};
 
-/// In the place of the code of an operation.
+/// Code of a piece, in place of an operation's code.
 pub(crate) const PIECE: u8 = 10;
 
 const FIRST: u8 = 0x10;
@@ -27,13 +27,13 @@ const COMMIT: u8 = 0x20;
 pub(crate) struct BatchPiece<'a> {
     pub(crate) batch: u64,
     pub(crate) number: u64,
-    /// Whether the batch takes effect with it.
+    /// True if the batch takes effect with it.
     pub(crate) is_last: bool,
     pub(crate) ops: &'a [u8],
 }
 
 impl<'a> BatchPiece<'a> {
-    /// Writes the piece in the place of what is in `record`.
+    /// Replaces the contents of `record` by the piece.
     pub(crate) fn write(&self, record: &mut Vec<u8>) {
         let first = if self.number == 0 { FIRST } else { 0 };
         let commit = if self.is_last { COMMIT } else { 0 };
@@ -44,12 +44,12 @@ impl<'a> BatchPiece<'a> {
         record.extend_from_slice(self.ops);
     }
 
-    /// Whether it only says that a batch is never completed ([`Unfinished::gaps`]).
+    /// Returns true if it only states that a batch is never completed ([`Unfinished::gaps`]).
     pub(crate) fn is_gap(&self) -> bool {
         self.number > 0 && !self.is_last && self.ops.is_empty()
     }
 
-    /// The reverse of [`BatchPiece::write`]; `None` if the record has whole operations.
+    /// Reverses [`BatchPiece::write`]; `None` if the record has whole operations.
     pub(crate) fn read(record: &'a [u8]) -> Result<Option<Self>, Malformed> {
         let Some(head) = record.first().filter(|head| **head & CODE_MASK == PIECE) else {
             return Ok(None);
@@ -65,10 +65,10 @@ impl<'a> BatchPiece<'a> {
 
 /// Batches whose last piece has not been read.
 ///
-/// One of which a piece is missing is passed over. Either its beginning was dropped when a checkpoint was
-/// complete; then its shards were locked from before the checkpoint's mark until its end, and the
-/// checkpoint, which visits all shards after its mark, has their keys as they were afterwards. Or the log
-/// could not be written for a while; then nothing was acknowledged until a checkpoint was complete.
+/// A batch with a missing piece is skipped. There are two causes. Its beginning may have been removed after a
+/// complete checkpoint: then its shards were locked from before the checkpoint's mark until its end, and the
+/// checkpoint, which visits all shards after its mark, has their keys in the later state. Or the log could not be
+/// written for a while: then nothing was acknowledged until a checkpoint was complete.
 #[derive(Debug, Default)]
 pub struct Unfinished {
     batches: HashMap<u64, Begun>,
@@ -81,18 +81,18 @@ struct Begun {
 }
 
 impl Unfinished {
-    /// Whether no batch has begun that is not complete.
+    /// Returns true if no batch is incomplete.
     #[must_use]
     pub fn is_empty(&self) -> bool {
         self.batches.is_empty()
     }
 
-    /// The operations of a record: its own, or those of the batch of which it is the last piece. `None` if it is
-    /// another piece.
+    /// Returns the operations of a record, or those of the batch of which it is the last piece. `None` for any other
+    /// piece.
     ///
     /// # Errors
     ///
-    /// If the record begins like a piece and is none.
+    /// If the record begins like a piece but is malformed.
     pub fn operations<'a>(&mut self, record: &'a [u8]) -> Result<Option<Cow<'a, [u8]>>, Malformed> {
         Ok(match BatchPiece::read(record)? {
             Some(piece) => self.add(piece).map(Cow::Owned),
@@ -100,8 +100,8 @@ impl Unfinished {
         })
     }
 
-    /// Records that have each reader drop what has begun, for a log in which the rest never comes: pieces before which
-    /// one is missing. They are no changes.
+    /// Returns records that make each reader drop the incomplete batches, for a log in which the rest never comes:
+    /// pieces after a missing one. They are no changes.
     #[must_use]
     pub fn gaps(&self) -> Vec<Vec<u8>> {
         let gap = |(batch, begun): (&u64, &Begun)| {
@@ -113,11 +113,11 @@ impl Unfinished {
         self.batches.iter().map(gap).collect()
     }
 
-    /// Takes a piece. Returns the operations of its batch if that is complete.
+    /// Adds a piece. Returns the operations of its batch if it is complete.
     pub(crate) fn add(&mut self, piece: BatchPiece<'_>) -> Option<Vec<u8>> {
         let BatchPiece { batch, number, is_last, ops } = piece;
         if number == 0 {
-            // In place of one that an earlier run of the server has not finished.
+            // Replaces a batch that an earlier run of the server has not finished.
             self.batches.insert(batch, Begun { pieces: 0, ops: Vec::new() });
         }
         let begun = self.batches.get_mut(&batch)?;
@@ -186,14 +186,14 @@ mod tests {
     #[test]
     fn a_batch_with_a_gap_is_passed_over() {
         let mut unfinished = Unfinished::default();
-        // Its beginning was dropped.
+        // Its beginning was removed.
         assert_eq!(unfinished.add(piece(7, 3, false, b"d")), None);
         assert_eq!(unfinished.add(piece(7, 4, true, b"e")), None);
         // A piece could not be written.
         assert_eq!(unfinished.add(piece(8, 0, false, b"a")), None);
         assert_eq!(unfinished.add(piece(8, 2, false, b"c")), None);
         assert_eq!(unfinished.add(piece(8, 3, true, b"d")), None);
-        // An earlier run left it, with the same number.
+        // Left by an earlier run, with the same number.
         assert_eq!(unfinished.add(piece(9, 0, false, b"old")), None);
         assert_eq!(unfinished.add(piece(9, 0, false, b"a")), None);
         assert_eq!(unfinished.add(piece(9, 1, true, b"b")), Some(b"ab".to_vec()));

@@ -1,7 +1,7 @@
-//! Tells changes from what else is in a log: what a checkpoint wrote again, where a value is on disk, places in
-//! streams.
+//! Distinguishes changes from other records in a log: restatements by a checkpoint, locations on disk, replication
+//! offsets.
 //!
-//! Only where what was written again says so ([`Keyspace::mark_restatements`](crate::Keyspace::mark_restatements)).
+//! Works only if restatements are marked ([`Keyspace::mark_restatements`](crate::Keyspace::mark_restatements)).
 
 use std::collections::HashSet;
 
@@ -9,18 +9,18 @@ use super::op::{Effect, Op};
 use super::piece::BatchPiece;
 use crate::codec::{Malformed, Reader};
 
-/// What a record is.
+/// Kind of a record.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Sifted {
     /// A change, or a piece of one.
     Change,
-    /// Something that changes nothing.
+    /// A record that changes nothing.
     Other,
     /// A cut with this number.
     Cut(u64),
 }
 
-/// Goes through the records of a log in their order.
+/// Visits the records of a log in order.
 #[derive(Debug, Default)]
 pub struct Sieve {
     /// Batches that are no changes.
@@ -28,11 +28,11 @@ pub struct Sieve {
 }
 
 impl Sieve {
-    /// What the next record is.
+    /// Returns the kind of the next record.
     ///
     /// # Errors
     ///
-    /// If it is none.
+    /// If it is malformed.
     pub fn sift(&mut self, record: &[u8]) -> Result<Sifted, Malformed> {
         if let Some(piece) = BatchPiece::read(record)? {
             if piece.number == 0 {
@@ -48,8 +48,8 @@ impl Sieve {
         Ok(match ops.next()? {
             None | Some((Op::Restatement, _)) => Sifted::Other,
             Some((Op::Cut(number), _)) => Sifted::Cut(number),
-            Some((Op::Place(_), _)) if ops.is_at_end() => Sifted::Other,
-            // A value went to disk. One that gets another key is preceded by where it was taken from.
+            Some((Op::Position(_), _)) if ops.is_at_end() => Sifted::Other,
+            // A value moved to disk. If it gets another key, the record of its old key comes first.
             Some((Op::Key { effect: Effect::Spilled { .. }, .. }, _)) => Sifted::Other,
             Some(_) => Sifted::Change,
         })
@@ -64,7 +64,7 @@ mod tests {
 
     use super::super::batch::{Batch, BatchSink};
     use super::*;
-    use crate::change::log::encode::{Out, cut, encode_flush, no_place};
+    use crate::change::log::encode::{Out, cut, encode_flush, no_position};
     use crate::change::log::sink::{LogSink, RecordKind, Sizes};
     use crate::db_index::DbIndex;
 
@@ -77,7 +77,7 @@ mod tests {
         }
     }
 
-    /// The records of so many operations.
+    /// Returns the records of this number of operations.
     fn records(kind: RecordKind, ops: usize) -> Vec<Vec<u8>> {
         let sink = Arc::<Records>::default();
         let sizes = Sizes { piece_len: 10, ..Sizes::default() };
@@ -98,7 +98,7 @@ mod tests {
     fn changes_are_told_from_what_was_written_again() {
         for ops in [1, 4, 40] {
             let mut sieve = Sieve::default();
-            // Batches of both have the same number: they are of two runs of a server.
+            // Batches of both kinds have the same number: they are from two runs of a server.
             for round in 0..4 {
                 let (kind, expected) = match round % 2 {
                     0 => (RecordKind::Restatement, Sifted::Other),
@@ -111,7 +111,7 @@ mod tests {
                 }
             }
             assert_eq!(sieve.sift(&cut(300)), Ok(Sifted::Cut(300)));
-            assert_eq!(sieve.sift(&no_place()), Ok(Sifted::Other));
+            assert_eq!(sieve.sift(&no_position()), Ok(Sifted::Other));
         }
     }
 }

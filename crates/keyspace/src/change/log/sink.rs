@@ -1,16 +1,15 @@
 //! The receiver of records.
 
-/// How what is logged is cut into records.
+/// Sizes at which logged data are split into records.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Sizes {
-    /// What happened under one lock is several records if it is more bytes than this, each with about as
-    /// many at most. So neither is more than that copied, nor does a writer wait longer for another one's
-    /// record. At least 1.
+    /// Maximum bytes of a record, approximately: more changes under one lock become several records. So no more than
+    /// that is copied, and no writer waits longer for another one's record. At least 1.
     pub piece_len: usize,
-    /// A checkpoint writes a collection of more bytes than this in parts, under a lock each.
+    /// Size above which a checkpoint writes a collection in parts, each under its own lock.
     pub large_bytes_min: usize,
-    /// About as many bytes are such a part: some hundred elements, each of which may have to be waited
-    /// for, in memory of its own. So a lock is held for some tens of microseconds.
+    /// Approximate size of such a part: some hundred elements, each of which may cause a cache miss. So a lock lasts
+    /// for some tens of microseconds.
     pub part_bytes: usize,
 }
 
@@ -20,25 +19,25 @@ impl Default for Sizes {
     }
 }
 
-/// Where records go, in the order in which they are appended.
+/// Destination of records, in the order in which they are appended.
 ///
-/// Called with shards locked: an implementation must be quick, must not call the keyspace, and must
-/// not fail. One that can no longer keep records remembers that, and the code that replies to requests asks
-/// it before a reply is sent.
+/// Called with shards locked: an implementation must be quick, must not call the keyspace, and must not fail. If it
+/// can no longer store records, it must remember that: the code that replies to requests checks it before it sends a
+/// reply.
 pub trait LogSink: Send + Sync {
     /// Appends one record: one or more operations that belong together, all of this kind.
     fn append(&self, record: &[u8], kind: RecordKind);
 }
 
-/// Why a record was written. A log keeps all of them; a reader that follows the changes of a server that is
-/// ahead of it in nothing else needs the changes alone.
+/// Reason for a record. A log keeps all records. A reader that has the rest of the state already needs only the
+/// changes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub enum RecordKind {
     /// Something happened: a command, an expiry, an eviction, a flush.
     #[default]
     Change,
-    /// A checkpoint wrote what was there again.
+    /// A checkpoint restated existing data.
     Restatement,
-    /// A value went to disk, or to another place there. Its key has the same value as before.
+    /// A value moved to disk, or to another location there. The key's value is unchanged.
     Move,
 }

@@ -1,4 +1,4 @@
-//! Collections that are borrowed for reading.
+//! Collections borrowed for reading.
 
 use std::marker::PhantomData;
 use std::mem::ManuallyDrop;
@@ -6,13 +6,13 @@ use std::ops::Deref;
 
 /// A collection that an entry owns, borrowed for reading.
 pub struct BorrowGuard<'a, T> {
-    /// Made of the same pointer as the owner's, and never dropped.
+    /// Made of the owner's pointer, and never dropped.
     value: ManuallyDrop<T>,
     owner: PhantomData<&'a T>,
 }
 
 impl<T> BorrowGuard<'_, T> {
-    /// `value` must be owned elsewhere, by something that stays during the lifetime.
+    /// `value` must be owned by something else that outlives the lifetime.
     pub(crate) fn new(value: T) -> Self {
         Self { value: ManuallyDrop::new(value), owner: PhantomData }
     }

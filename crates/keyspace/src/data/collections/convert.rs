@@ -1,4 +1,4 @@
-//! Collections as edits, and back.
+//! Converts collections to edits, and back.
 
 use tierce_collections::Collection;
 
@@ -28,12 +28,12 @@ pub(crate) fn encode_chunk(
     each_collection!(collection, value => value.encode_chunk(cursor, bytes_max, edits))
 }
 
-/// Appends edits that make a collection out of nothing.
+/// Appends edits that create a collection.
 pub(crate) fn encode(collection: &Collection, edits: &mut Writer<'_>) {
     each_collection!(collection, value => value.encode(edits));
 }
 
-/// The collection that edits make out of nothing.
+/// Returns the collection that edits create.
 pub(crate) fn collection_of(
     edits: &[u8],
     limits: &LimitCells,
@@ -71,7 +71,7 @@ pub(crate) fn apply_to<T: CollectionType>(
     Ok(())
 }
 
-/// Whether a key would not keep the collection.
+/// Returns true if a key would not keep the collection, because it is empty.
 pub(crate) fn is_empty(collection: &Collection) -> bool {
     each_collection!(collection, value => value.vanishes())
 }

@@ -5,34 +5,34 @@ use std::ops::Deref;
 use super::limits::LimitCells;
 use crate::codec::Writer;
 
-/// A collection that is being edited: reads as the collection, and records what is changed.
+/// A collection that is being edited: it offers the reads of the collection, and records changes.
 pub struct Editor<'a, T> {
     pub(crate) value: &'a mut T,
     pub(crate) limits: &'a LimitCells,
-    /// Where edits are recorded, if they have to be.
+    /// Buffer for recorded edits, if they must be recorded.
     pub(crate) edits: Option<&'a mut Vec<u8>>,
-    /// Where edits are recorded that take these back, if they may have to be.
+    /// Buffer for inverse edits, if a rollback may need them.
     pub(crate) inverse: Option<&'a mut Vec<u8>>,
     pub(crate) has_changed: bool,
-    /// Clients that wait for the key may find something now.
+    /// True if clients that wait for the key may find something now.
     pub(crate) serves_waiters: bool,
 }
 
 impl<T> Editor<'_, T> {
-    /// Notes that clients that wait for the key may find something after this change. A list or a sorted set that is
-    /// there has no such clients; a stream may.
+    /// Notes that clients waiting for the key may be served after this change. Nobody waits for a list or sorted set
+    /// that exists, but clients may wait for an existing stream.
     #[inline]
     pub(super) fn serve_waiters(&mut self) {
         self.serves_waiters = true;
     }
 
-    /// Whether it is recorded how changes are taken back.
+    /// Returns true if inverse edits are recorded.
     #[inline]
     pub(super) fn is_undoable(&self) -> bool {
         self.inverse.is_some()
     }
 
-    /// To be called before a change: `write` states the edits that take it back.
+    /// Records inverse edits before a change; `write` states them.
     #[inline]
     pub(super) fn before(&mut self, write: impl FnOnce(&T, &mut Writer<'_>)) {
         if let Some(inverse) = &mut self.inverse {
@@ -40,13 +40,13 @@ impl<T> Editor<'_, T> {
         }
     }
 
-    /// The same after a change.
+    /// Records inverse edits after a change.
     #[inline]
     pub(super) fn undo_by(&mut self, write: impl FnOnce(&mut Writer<'_>)) {
         self.split().1.undo_by(write);
     }
 
-    /// Notes a change, which `write` states as an edit.
+    /// Records a change; `write` states it as an edit.
     #[inline]
     pub(super) fn record(&mut self, write: impl FnOnce(&mut Writer<'_>)) {
         self.split().1.record(write);
@@ -54,7 +54,7 @@ impl<T> Editor<'_, T> {
 }
 
 impl<T> Editor<'_, T> {
-    /// The value and its recorder apart, to record while the value is being changed.
+    /// Returns the value and its recorder separately, to record while the value changes.
     pub(super) fn split(&mut self) -> (&mut T, Recorder<'_>) {
         let recorder = Recorder {
             edits: self.edits.as_deref_mut(),
@@ -65,7 +65,7 @@ impl<T> Editor<'_, T> {
     }
 }
 
-/// Records for an editor.
+/// Recorder of an editor.
 pub(super) struct Recorder<'a> {
     edits: Option<&'a mut Vec<u8>>,
     inverse: Option<&'a mut Vec<u8>>,

@@ -1,7 +1,7 @@
-//! Edits of collections as bytes, inside an operation of the log and in snapshots.
+//! Edits of collections as bytes, in log operations and in snapshots.
 //!
-//! An edit is a byte, the number of the type in its upper half and the kind of edit in the lower one,
-//! and what the file of the type says. Edits stand one behind the other.
+//! An edit is a code byte and fields. The upper half of the byte is the number of the type, the lower half the kind
+//! of edit; the file of the type describes the fields. Edits follow one another without separators.
 
 use std::marker::PhantomData;
 
@@ -10,16 +10,16 @@ use tierce_collections::{CollectionKind, Element, IntText};
 
 use crate::codec::{Malformed, Reader, Writer};
 
-/// Bits of an edit's code that say what it does.
+/// Number of bits in a code that select the edit.
 const EDIT_BITS: u32 = 4;
 
-/// The code of the edit number `edit` of a type.
+/// Returns the code of edit number `edit` of a type.
 pub(crate) const fn code(kind: CollectionKind, edit: u8) -> u8 {
     debug_assert!(edit < 1 << EDIT_BITS);
     (kind as u8) << EDIT_BITS | edit
 }
 
-/// The type whose edit has this code.
+/// Returns the type whose edit has this code.
 pub(crate) fn kind_of(code: u8) -> Option<CollectionKind> {
     CollectionKind::from_number(code >> EDIT_BITS)
 }
@@ -39,13 +39,13 @@ pub(super) fn write_element(edits: &mut Writer<'_>, element: Element<'_>) {
 
 impl<'a, T: Field<'a>> ExactSizeIterator for Fields<'a, T> {}
 
-/// What edits consist of.
+/// A field of an edit.
 pub trait Field<'a>: Sized {
-    /// Reads one.
+    /// Reads a field.
     ///
     /// # Errors
     ///
-    /// If the bytes are none.
+    /// If the bytes are no such field.
     fn read(edit: &mut Reader<'a>) -> Result<Self, Malformed>;
 }
 
@@ -56,7 +56,7 @@ impl<'a> Field<'a> for &'a [u8] {
     }
 }
 
-/// A number of elements or an index; one that no collection reaches becomes the largest there is.
+/// A number of elements or an index; a value that does not fit becomes the maximum.
 impl<'a> Field<'a> for usize {
     fn read(edit: &mut Reader<'a>) -> Result<Self, Malformed> {
         Ok(usize::try_from(edit.varint()?).unwrap_or(usize::MAX))
@@ -81,7 +81,7 @@ impl<'a, A: Field<'a>, B: Field<'a>> Field<'a> for (A, B) {
     }
 }
 
-/// Fields of one kind, of which an edit states the number. All of them were read once, so none is damaged.
+/// Fields of one type, after their count. All of them were read once, so none is malformed.
 #[derive(Debug, PartialEq, Eq)]
 pub struct Fields<'a, T> {
     left: u64,
@@ -98,7 +98,7 @@ impl<T> Clone for Fields<'_, T> {
 impl<T> Copy for Fields<'_, T> {}
 
 impl<'a, T: Field<'a>> Fields<'a, T> {
-    /// Reads their number and all of them.
+    /// Reads their count and all of them.
     pub(crate) fn read(edit: &mut Reader<'a>) -> Result<Self, Malformed> {
         let left = edit.varint()?;
         let rest = edit.rest();
@@ -108,7 +108,7 @@ impl<'a, T: Field<'a>> Fields<'a, T> {
         Ok(Self { left, rest, kind: PhantomData })
     }
 
-    /// One alone, which has no number before it.
+    /// Reads a single field, without a count before it.
     pub(crate) fn read_one(edit: &mut Reader<'a>) -> Result<Self, Malformed> {
         let rest = edit.rest();
         T::read(edit)?;

@@ -2,10 +2,10 @@
 //!
 //! | edit | | |
 //! |---|---|---|
-//! | 1 | fields | varint count, and as often name and value: they have these values and no deadline |
-//! | 2 | fields with deadlines | the same with 8 bytes of deadline after each value, 0 for none |
-//! | 3 | deadline | name, 8 bytes: if the field is there, it has this deadline, or with 0 none |
-//! | 4 | remove | name: there is no such field |
+//! | 1 | fields | varint count; name and value of each: set to these values, without deadline |
+//! | 2 | fields with deadlines | as 1, with 8 bytes of deadline after each value, 0 for none |
+//! | 3 | deadline | name, 8 bytes: sets the deadline of the field, if it exists; 0 for none |
+//! | 4 | remove | name: removes the field |
 
 use tierce_collections::hash::{FieldRef, Former};
 use tierce_collections::{CollectionKind, Element, Hash, IntText, SnapshotProgress};
@@ -23,7 +23,7 @@ const TIMED_FIELDS: u8 = code(CollectionKind::Hash, 2);
 const DEADLINE: u8 = code(CollectionKind::Hash, 3);
 const REMOVE: u8 = code(CollectionKind::Hash, 4);
 
-/// In the place of a deadline where there is none.
+/// Encoding of an absent deadline.
 const NO_DEADLINE: u64 = 0;
 
 /// An edit, decoded.
@@ -33,7 +33,7 @@ pub enum HashEdit<'a> {
     Fields(Fields<'a, (&'a [u8], &'a [u8])>),
     /// These fields have these values and deadlines.
     TimedFields(Fields<'a, TimedField<'a>>),
-    /// If there is such a field, it has this deadline.
+    /// If the field exists, it has this deadline.
     Deadline(&'a [u8], FieldDeadline),
     /// There is no such field.
     Remove(&'a [u8]),
@@ -42,7 +42,7 @@ pub enum HashEdit<'a> {
 /// Name and value of a field, and its deadline.
 pub type TimedField<'a> = ((&'a [u8], &'a [u8]), FieldDeadline);
 
-/// When a field expires, as Unix time in milliseconds, if it does.
+/// Expiry time of a field, as Unix time in milliseconds, if it has one.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct FieldDeadline(pub Option<i64>);
 
@@ -79,7 +79,7 @@ impl Editor<'_, Hash> {
         former
     }
 
-    /// Says how the edit is taken back, too.
+    /// Sets a field, and records the inverse edit.
     #[cold]
     fn put_undoable(&mut self, name: &[u8], value: &[u8], deadline_ms: Option<i64>) -> Former {
         let limits = self.limits.hash();
@@ -93,7 +93,7 @@ impl Editor<'_, Hash> {
         former
     }
 
-    /// Sets or takes away the deadline of a field.
+    /// Sets or clears the deadline of a field.
     pub fn set_deadline(&mut self, name: &[u8], deadline_ms: Option<i64>) -> Former {
         self.before(|hash, edits| write_field_of(edits, hash, name));
         let former = self.value.set_deadline(name, deadline_ms);
@@ -129,9 +129,9 @@ pub(crate) fn write_removal(edits: &mut Writer<'_>, name: Element<'_>) {
     write_element(edits, name);
 }
 
-/// Appends the edit that makes a field what it is in a hash, or that it is not there.
+/// Appends the edit that restores a field's present state, or its absence.
 fn write_field_of(edits: &mut Writer<'_>, hash: &Hash, name: &[u8]) {
-    // At the beginning of time no field has expired.
+    // No field has expired at this time.
     match hash.get(name, i64::MIN) {
         Some(field) => write_field_ref(edits, field),
         None => write_removal(edits, Element::Bytes(name)),
@@ -228,7 +228,7 @@ impl Sealed for Hash {
 
     fn check(&self) {
         assert_eq!(self.iter().count(), self.len());
-        // At the beginning of time no field has expired.
+        // No field has expired at this time.
         assert!(self.iter().all(|field| self.get(&field.name.to_vec(), i64::MIN).is_some()));
     }
 }

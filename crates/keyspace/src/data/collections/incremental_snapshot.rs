@@ -1,5 +1,4 @@
-//! A snapshot of a large collection as it was at one moment, in slices, while it goes on changing: see
-//! [`Snapshotted`].
+//! Snapshot of a large collection as of one moment, in slices, while the collection changes: see [`Snapshotted`].
 
 use tierce_collections::{
     Collection, Form, Remainder, SnapshotId, SnapshotProgress, SnapshotTag, Snapshotted,
@@ -11,13 +10,13 @@ use crate::codec::Writer;
 use crate::data::entry::{Entry, OutOfLine};
 
 impl Entry {
-    /// Whether this is a collection of at least so many bytes that can be saved in slices.
+    /// Returns true if this is a collection of at least `bytes_min` bytes that can be saved in slices.
     pub(crate) fn has_slices(&self, bytes_min: usize) -> bool {
         let form = self.raw_collection().map(|(form, _)| form);
         form.is_some_and(Form::has_slices) && self.out_of_line_bytes() >= bytes_min
     }
 
-    /// Which snapshot of the collection is under way.
+    /// Returns the running snapshot of the collection.
     #[inline]
     pub(crate) fn snapshot_id(&self) -> Option<SnapshotId> {
         let form = self.raw_collection().map(|(form, _)| form);
@@ -28,7 +27,7 @@ impl Entry {
         each_collection!(&*collection, value => value.snapshot_id())
     }
 
-    /// Begins to save the collection as it is now; `false` if it is none, or has no slices.
+    /// Begins to save the collection as it is now; `false` if it is none, or cannot be saved in slices.
     pub(crate) fn begin_snapshot(&mut self, tag: SnapshotTag) -> bool {
         let Some((form, _)) = self.raw_collection() else { return false };
         with_type!(form.kind(), T => {
@@ -37,7 +36,7 @@ impl Entry {
         })
     }
 
-    /// Gives a snapshot up.
+    /// Cancels a snapshot.
     pub(crate) fn cancel_snapshot(&mut self) -> Option<Remainder> {
         let (form, _) = self.raw_collection()?;
         with_type!(form.kind(), T => {
@@ -61,7 +60,7 @@ impl Entry {
 }
 
 impl OutOfLine {
-    /// Which snapshot is under way, if it is a collection.
+    /// Returns the running snapshot, if the value is a collection.
     pub(crate) fn snapshot_id(&self) -> Option<SnapshotId> {
         match self {
             OutOfLine::Blob(_) => None,
@@ -72,7 +71,7 @@ impl OutOfLine {
     }
 }
 
-/// The same as [`Entry::snapshot_slice`], for a collection that has no key any more.
+/// Like [`Entry::snapshot_slice`], for a collection without a key.
 pub(crate) fn snapshot_slice(
     collection: &mut Collection,
     bytes_max: usize,

@@ -1,10 +1,10 @@
-//! The sizes up to which collections are compact, which users can change at run time.
+//! Size limits of compact encodings, which users can change at run time.
 
 use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
 
 use tierce_collections::{ListLimits, PackedLimits, SetLimits, StreamLimits};
 
-/// The limits of all types.
+/// Limits of all types.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Limits {
     /// For lists.
@@ -20,7 +20,7 @@ pub struct Limits {
 }
 
 impl Default for Limits {
-    /// Those of Redis.
+    /// The limits of Redis.
     fn default() -> Self {
         let packed = PackedLimits { entries_max: 128, value_len_max: 64 };
         Self {
@@ -33,7 +33,8 @@ impl Default for Limits {
     }
 }
 
-/// The limits as every thread reads them; relaxed, for each bounds edits to come and orders nothing.
+/// The limits as every thread reads them. Relaxed, since each limits future edits and orders
+/// nothing.
 #[derive(Debug, Default)]
 pub struct LimitCells {
     list: [AtomicUsize; 2],

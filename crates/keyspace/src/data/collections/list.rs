@@ -1,23 +1,23 @@
 //! Edits of lists.
 //!
-//! Edits of other types state the new value. Edits of lists state a change at a position, so each must
-//! be applied once, in order, to the list it was made for. A checkpoint that logs a large list in
-//! parts therefore does not apply them to the list itself: see [`StagingLists`].
+//! Edits of other types state the new value. Edits of lists state a change at a position, so each must be applied
+//! exactly once, in order, to the list it was made for. So a checkpoint that logs a large list in parts does not
+//! apply the parts to the list itself: see [`StagingLists`].
 //!
 //! | edit | fields | meaning |
 //! |---|---|---|
-//! | [`INSERT`] | index, count, elements | elements come before number index |
-//! | [`REMOVE`] | index, count | this many elements go, from number index on |
-//! | [`SET`] | index, element | number index is this element |
-//! | [`PART`] | index, count, elements | for the staging list: these are the elements from number index on |
-//! | [`ADOPT`] | | the staging list is complete, and takes the place of the list |
-//! | [`PUSH_BACK`] | count, elements | elements come behind all others |
-//! | [`POP_BACK`] | index, count | the last elements go, this many from number index on |
-//! | [`BESIDE`] | index, side, neighbour, element | an element comes before number index, beside the first one that equals the neighbour |
-//! | [`EQUAL`] | from, element, count, indexes | the elements of these numbers go, one after the other; they are the first or last ones that equal this one |
+//! | [`INSERT`] | index, count, elements | inserts elements before number index |
+//! | [`REMOVE`] | index, count | removes this many elements from number index on |
+//! | [`SET`] | index, element | replaces number index by the element |
+//! | [`PART`] | index, count, elements | elements of the staging list from number index on |
+//! | [`ADOPT`] | | the staging list is complete, and replaces the list |
+//! | [`PUSH_BACK`] | count, elements | appends elements |
+//! | [`POP_BACK`] | index, count | removes the last elements, this many from number index on |
+//! | [`ADJACENT`] | index, side, neighbour, element | inserts before index, next to the first match |
+//! | [`EQUAL`] | from, element, count, indexes | removes these in turn: the first or last ones equal to the element |
 //!
-//! [`PUSH_BACK`] to [`EQUAL`] say what [`INSERT`] and [`REMOVE`] could say, too. A reader that does not have the
-//! list, such as one that translates the log to commands, needs to know what the numbers stand for.
+//! [`INSERT`] and [`REMOVE`] could express [`PUSH_BACK`] to [`EQUAL`], too. But a reader without the list, such as a
+//! translator from the log to commands, needs to know the meaning of the numbers.
 
 use std::collections::HashMap;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
@@ -42,7 +42,7 @@ const PART: u8 = code(KIND, 3);
 const ADOPT: u8 = code(KIND, 4);
 const PUSH_BACK: u8 = code(KIND, 5);
 const POP_BACK: u8 = code(KIND, 6);
-const BESIDE: u8 = code(KIND, 7);
+const ADJACENT: u8 = code(KIND, 7);
 const EQUAL: u8 = code(KIND, 8);
 
 /// A side of an element, and an end of a list.
@@ -50,7 +50,7 @@ const EQUAL: u8 = code(KIND, 8);
 pub enum ListSide {
     /// Before the element; the beginning.
     Front = 0,
-    /// Behind it; the end.
+    /// After the element; the end.
     Back = 1,
 }
 
@@ -67,63 +67,63 @@ impl<'a> Field<'a> for ListSide {
 /// An edit, decoded.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum ListEdit<'a> {
-    /// Elements come before number `index`.
+    /// Inserts elements before number `index`.
     Insert {
-        /// Of what is there, or the length.
+        /// Number of an existing element, or the length.
         index: usize,
-        /// What is put there.
+        /// New elements.
         elements: Fields<'a, &'a [u8]>,
     },
-    /// Elements go.
+    /// Removes elements.
     Remove {
-        /// The first one that goes.
+        /// Number of the first one.
         index: usize,
-        /// How many.
+        /// Number of elements.
         count: usize,
     },
-    /// An element is replaced.
+    /// Replaces an element.
     Set {
-        /// Which one.
+        /// Number of the element.
         index: usize,
-        /// By what.
+        /// New element.
         element: &'a [u8],
     },
     /// Elements of a list that a checkpoint logs in parts.
     Part {
-        /// The number of the first.
+        /// Number of the first one.
         index: usize,
         /// The elements.
         elements: Fields<'a, &'a [u8]>,
     },
-    /// The list consists of its parts.
+    /// Makes the staging list the list.
     Adopt,
-    /// Elements come behind all others.
+    /// Appends elements.
     PushBack(Fields<'a, &'a [u8]>),
-    /// The last elements go.
+    /// Removes the last elements.
     PopBack {
-        /// The first one that goes.
+        /// Number of the first one.
         index: usize,
-        /// How many.
+        /// Number of elements.
         count: usize,
     },
-    /// An element comes beside the first one that equals `neighbour`.
-    Beside {
-        /// Before which number.
+    /// Inserts an element next to the first one that equals `neighbour`.
+    Adjacent {
+        /// Number before which it is inserted.
         index: usize,
-        /// On which side of the neighbour.
+        /// Side of the neighbour.
         side: ListSide,
-        /// What is beside it.
+        /// Element next to it.
         neighbour: &'a [u8],
-        /// What comes.
+        /// New element.
         element: &'a [u8],
     },
-    /// The first or last elements that equal this one go.
+    /// Removes the first or last elements that equal this one.
     Equal {
-        /// From which end they are counted.
+        /// End from which they are counted.
         from: ListSide,
-        /// What they equal.
+        /// Element that they equal.
         element: &'a [u8],
-        /// Their numbers, in the descending order in which they go.
+        /// Their numbers, in the descending order of removal.
         indexes: Fields<'a, usize>,
     },
 }
@@ -139,7 +139,7 @@ impl<'a> ListEdit<'a> {
             ADOPT => Self::Adopt,
             PUSH_BACK => Self::PushBack(Fields::read(edit)?),
             POP_BACK => Self::PopBack { index: Field::read(edit)?, count: Field::read(edit)? },
-            BESIDE => Self::Beside {
+            ADJACENT => Self::Adjacent {
                 index: Field::read(edit)?,
                 side: Field::read(edit)?,
                 neighbour: edit.bytes()?,
@@ -154,21 +154,21 @@ impl<'a> ListEdit<'a> {
         })
     }
 
-    /// Whether it does nothing to the first `len` elements of the list.
+    /// Returns true if it does not affect the first `len` elements of the list.
     fn is_behind(&self, len: usize) -> bool {
         match *self {
-            Self::Insert { index, .. } | Self::Beside { index, .. } => index >= len,
+            Self::Insert { index, .. } | Self::Adjacent { index, .. } => index >= len,
             Self::PushBack(_) => true,
-            // What is not there is not removed.
+            // An absent element cannot be removed.
             _ => false,
         }
     }
 }
 
-/// Changing a list.
+/// Methods to change a list.
 impl Editor<'_, List> {
-    /// Puts elements before number `index`, in this order. In the middle of the list a follower cannot repeat that: see
-    /// [`Editor::insert_beside`].
+    /// Inserts elements before number `index`, in this order. In the middle of the list, a translated command cannot
+    /// express that: see [`Editor::insert_adjacent`].
     pub fn insert<'a>(
         &mut self,
         index: usize,
@@ -197,15 +197,15 @@ impl Editor<'_, List> {
         self.undo_by(|edits| write_removal(edits, index, count));
     }
 
-    /// Puts an element beside the first one that equals `neighbour`. Returns whether there is one.
-    pub fn insert_beside(&mut self, side: ListSide, neighbour: &[u8], element: &[u8]) -> bool {
+    /// Inserts an element next to the first one that equals `neighbour`. Returns true if there is one.
+    pub fn insert_adjacent(&mut self, side: ListSide, neighbour: &[u8], element: &[u8]) -> bool {
         let equal = Element::compact(neighbour);
         let Some(found) = self.value.iter().position(|other| other == equal) else { return false };
         let index = found + side as usize;
         let limits = self.make_room(std::iter::once(element));
         self.value.insert(index, element, limits);
         self.record(|edits| {
-            edits.begin(BESIDE);
+            edits.begin(ADJACENT);
             edits.count(index);
             edits.byte(side as u8);
             edits.bytes(neighbour);
@@ -215,7 +215,7 @@ impl Editor<'_, List> {
         true
     }
 
-    /// Prepares for these elements, and returns the limits that they are added under.
+    /// Prepares the list for these elements, and returns the limits that apply.
     #[inline]
     fn make_room<'a>(&mut self, elements: impl ExactSizeIterator<Item = &'a [u8]>) -> ListLimits {
         let limits = self.limits.list();
@@ -224,12 +224,12 @@ impl Editor<'_, List> {
         limits
     }
 
-    /// Puts elements at the end, in this order.
+    /// Appends elements, in this order.
     pub fn push_back<'a>(&mut self, elements: impl ExactSizeIterator<Item = &'a [u8]> + Clone) {
         self.insert(self.value.len(), elements);
     }
 
-    /// Puts elements at the beginning one after the other, so that the last one is the first then.
+    /// Prepends elements one after the other, so that the last one becomes the first.
     pub fn push_front<'a, I>(&mut self, elements: I)
     where
         I: DoubleEndedIterator<Item = &'a [u8]> + ExactSizeIterator + Clone,
@@ -249,8 +249,8 @@ impl Editor<'_, List> {
         self.undo_by(|edits| write_removal(edits, 0, count));
     }
 
-    /// Removes `count` elements from number `index` on, or those that there are. Returns how many. In the middle of the
-    /// list a follower cannot repeat that: see [`Editor::remove_equal`].
+    /// Removes up to `count` elements from number `index` on. Returns their number. In the middle of the list, a
+    /// translated command cannot express that: see [`Editor::remove_equal`].
     pub fn remove(&mut self, index: usize, count: usize) -> usize {
         let removed = self.take_out(index, count);
         if removed > 0 {
@@ -264,7 +264,7 @@ impl Editor<'_, List> {
         removed
     }
 
-    /// Removes the first or last elements that equal `element`, `count_max` of them at most. Returns how many.
+    /// Removes the first or last elements that equal `element`, at most `count_max`. Returns their number.
     pub fn remove_equal(&mut self, from: ListSide, element: &[u8], count_max: usize) -> usize {
         let indexes = indexes_of(self.value, from, Element::compact(element), count_max);
         for run in indexes.chunk_by(|later, earlier| *later == earlier + 1) {
@@ -282,7 +282,7 @@ impl Editor<'_, List> {
         indexes.len()
     }
 
-    /// Removes elements without a record of it.
+    /// Removes elements without recording an edit.
     fn take_out(&mut self, index: usize, count: usize) -> usize {
         self.before(|list, edits| {
             edits.begin(INSERT);
@@ -293,7 +293,7 @@ impl Editor<'_, List> {
         self.value.remove(index, count, self.limits.list())
     }
 
-    /// Puts `element` in the place of number `index`; `false` if there is none.
+    /// Replaces element number `index`; `false` if there is none.
     pub fn set(&mut self, index: usize, element: &[u8]) -> bool {
         let limits = self.limits.list();
         let (list, mut recorder) = self.split();
@@ -315,7 +315,7 @@ impl Editor<'_, List> {
     }
 }
 
-/// Identifies the logging of a large list in parts, see [`List::visited_prefix`].
+/// Source of identities of passes that log a large list in parts, see [`List::visited_prefix`].
 static PASSES: AtomicU64 = AtomicU64::new(1);
 
 impl Sealed for List {
@@ -348,8 +348,8 @@ impl Sealed for List {
         write_elements(edits, self.len(), self.iter());
     }
 
-    /// The cursor only identifies the pass: how far it is the list remembers, because edits before that
-    /// point move it. A list that knows nothing of the pass is another one, and it begins anew.
+    /// The cursor only identifies the pass. The list remembers its progress, because edits before that point move it.
+    /// If a list does not know the pass, it is another list, and the pass begins again.
     fn encode_part(&self, cursor: u64, bytes_max: usize, edits: &mut Writer<'_>) -> u64 {
         let (pass, logged) = match self.visited_prefix(cursor) {
             Some(logged) if cursor != 0 => (cursor, logged),
@@ -360,7 +360,7 @@ impl Sealed for List {
         edits.count(logged);
         write_elements(edits, count, self.iter_from(logged).take(count));
         let logged = logged + count;
-        // A list of one block has nowhere to remember how far the pass is; it is logged at once.
+        // A list of one block cannot remember the progress of a pass; it is logged at once.
         if logged == self.len() || !self.set_visited_prefix(pass, logged) {
             let rest = self.len() - logged;
             if rest > 0 {
@@ -374,7 +374,7 @@ impl Sealed for List {
         pass
     }
 
-    /// The cursor is the number of elements that came before.
+    /// The cursor is the number of elements before the chunk.
     fn encode_chunk(&self, cursor: u64, bytes_max: usize, edits: &mut Writer<'_>) -> u64 {
         let from = cursor as usize;
         let count = count_of(self, from, bytes_max);
@@ -409,7 +409,7 @@ impl Sealed for List {
     }
 }
 
-/// Applies an edit as far as the list has the elements that it names.
+/// Applies an edit, as far as the list has the elements that it names.
 fn apply(list: &mut List, edit: &ListEdit<'_>, limits: ListLimits) {
     match *edit {
         ListEdit::Insert { index, elements } => {
@@ -425,7 +425,7 @@ fn apply(list: &mut List, edit: &ListEdit<'_>, limits: ListLimits) {
         ListEdit::PushBack(elements) => {
             elements.for_each(|element| list.push_back(element, limits));
         }
-        ListEdit::Beside { index, element, .. } => {
+        ListEdit::Adjacent { index, element, .. } => {
             list.insert(index.min(list.len()), element, limits);
         }
         ListEdit::Equal { indexes, .. } => {
@@ -435,8 +435,8 @@ fn apply(list: &mut List, edit: &ListEdit<'_>, limits: ListLimits) {
     }
 }
 
-/// Which elements equal `wanted`: the first or last ones, `count_max` at most. From the last one to the first one, so
-/// that removing one does not move those to come.
+/// Returns the positions of the first or last elements that equal `wanted`, at most `count_max`. In descending order,
+/// so that removing one does not move the next.
 fn indexes_of(list: &List, from: ListSide, wanted: Element<'_>, count_max: usize) -> Vec<usize> {
     let equal = |(at, element): (usize, Element<'_>)| (element == wanted).then_some(at);
     if from == ListSide::Back {
@@ -449,7 +449,7 @@ fn indexes_of(list: &List, from: ListSide, wanted: Element<'_>, count_max: usize
     indexes
 }
 
-/// How many elements from this one on take about this many bytes.
+/// Returns the number of elements from this one on that take about this many bytes.
 fn count_of(list: &List, from: usize, bytes_max: usize) -> usize {
     let (mut count, mut bytes) = (0, 0);
     for element in list.iter_from(from) {
@@ -480,37 +480,36 @@ fn write_elements<'a>(
     }
 }
 
-/// Whether edits are a part of a large list, which is not for the list itself.
+/// Returns true if edits are a part of a large list, and so not for the list itself.
 pub(crate) fn is_part(edits: &[u8]) -> bool {
     edits.first() == Some(&PART)
 }
 
-/// The lists that the log gives in parts, between edits of these lists, while it is read.
+/// Lists that the log gives in parts, mixed with edits of these lists, while it is read.
 ///
-/// A staging list holds the elements that parts have brought so far, which are the first ones of the list. An
-/// edit that was made between two parts is applied to it as far as it concerns those: what lies behind
-/// them is in a part to come. The writer moved the number of elements logged in the same way
-/// ([`List::visited_prefix`]), so the next part begins where the staging list ends.
+/// A staging list has the first elements of a list, from the parts so far. An edit between two parts is applied to it
+/// as far as it affects these elements; later elements come with later parts. The writer adjusts the number of logged
+/// elements in the same way ([`List::visited_prefix`]), so the next part begins at the end of the staging list.
 #[derive(Debug, Default)]
 pub(crate) struct StagingLists {
     lists: HashMap<(DbIndex, Vec<u8>), List>,
 }
 
 impl StagingLists {
-    /// Forgets those of a database, whose lists are gone, or in another database.
+    /// Forgets the staging lists of a database whose lists are gone or were moved to another database.
     pub(crate) fn forget_all_of(&mut self, db: DbIndex) {
         self.lists.retain(|(of, _), _| *of != db);
     }
 
-    /// Forgets that of a key whose list is gone.
+    /// Forgets the staging list of a key whose list is gone.
     pub(crate) fn forget(&mut self, db: DbIndex, key: &[u8]) {
         if !self.lists.is_empty() {
             self.lists.remove(&(db, key.to_vec()));
         }
     }
 
-    /// Applies edits to the staging list of a key, if there is one or they begin one. Returns the list if it
-    /// is complete with them.
+    /// Applies edits to the staging list of a key, if there is one or they begin one. Returns the list if it is
+    /// complete.
     ///
     /// # Errors
     ///
@@ -564,7 +563,7 @@ fn apply_part<'a>(
     if index == 0 {
         *staged = Some(List::new());
     } else if staged.as_ref().is_some_and(|staged| staged.len() != index) {
-        // Not the rest of what is there.
+        // These are not the rest of the present staging list.
         *staged = None;
     }
     if let Some(staged) = staged {

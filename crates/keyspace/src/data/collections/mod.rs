@@ -1,25 +1,24 @@
-//! Lists, sets, sorted sets, hashes and streams under the keyspace: their edits, and both as bytes. How they are read and
-//! edited under a lock is in `access/collections.rs`.
+//! Lists, sets, sorted sets, hashes and streams below the keyspace: their edits, and both as bytes.
+//! `access/collections.rs` reads and edits them under a lock.
 //!
-//! * `editor`: a collection while it is edited, which records what is changed.
-//! * `edits`: edits as bytes. A whole value is a sequence of edits, too: those that make it out
-//!   of nothing. So the log, its checkpoints, snapshots and loading have one format.
-//! * `convert`: collections as edits, and back. `parts`, `part`: copies for snapshots. `borrow`: for reading.
-//! * `limits`: up to which size collections are compact.
-//! * `incremental_snapshot`: a large collection as it was at one moment, in slices.
-//! * a file for each type: what its edits are, as methods of [`Editor`], as bytes, and back. `types` registers all of
+//! * `editor`: a collection that is being edited; it records changes.
+//! * `edits`: edits as bytes. A whole value is a sequence of edits as well: those that create it.
+//!   So the log, checkpoints, snapshots and loading use one format.
+//! * `convert`: collections to edits, and back. `parts`, `part`: copies for snapshots. `borrow`: for reading.
+//! * `limits`: size limits of compact encodings.
+//! * `incremental_snapshot`: a large collection as of one moment, in slices.
+//! * a file for each type: its edits as methods of [`Editor`], as bytes, and back. `types` registers all of
 //!   them, and decodes edits of any type.
 //!
 //! **Invariants:**
-//! - Every change of a collection goes through an [`Editor`], which records it. Replaying what was
-//!   recorded makes an equal collection.
-//! - Applying an edit never fails because of the collection's state: a log that was cut off at a
-//!   checkpoint has edits whose collection is not there yet. Numbers are clamped, what is not there is
-//!   not removed.
-//! - Edits of sets, sorted sets, hashes and streams are idempotent: they state the new value, and
-//!   applying one twice, or between those that create the whole value, does no harm. A checkpoint
-//!   relies on that when it logs a large value in parts.
-//! - A key whose collection loses its last element is gone, unless the type says otherwise.
+//! - Every change of a collection goes through an [`Editor`], which records it. Replaying the recorded edits makes an
+//!   equal collection.
+//! - Applying an edit never fails because of the collection's state: a log truncated at a checkpoint has edits whose
+//!   collection does not exist yet. Numbers are clamped, and absent elements are not removed.
+//! - Edits of sets, sorted sets, hashes and streams are idempotent: they state the new value. Applying one twice, or
+//!   between those that create the whole value, does no harm. A checkpoint relies on that when it logs a large value
+//!   in parts.
+//! - A key whose collection loses its last element is removed, unless the type says otherwise.
 
 pub(crate) mod borrow;
 pub(crate) mod convert;
@@ -57,40 +56,40 @@ pub use stream::{Delivery, StreamEdit, StreamFields, StreamIds};
 pub use types::{Edit, Edits};
 pub(crate) use types::{each_collection, with_type};
 
-/// A type of collections, as the keyspace sees it.
+/// A type of collections in the keyspace.
 ///
-/// It is not implemented outside.
+/// Not implemented outside of this crate.
 pub trait CollectionType: sealed::Sealed {
-    /// Which one.
+    /// Number of the type.
     const KIND: CollectionKind;
 
-    /// One without elements.
+    /// Returns an empty collection.
     fn new() -> Self;
 
-    /// Whether there is no element.
+    /// Returns true if there is no element.
     fn is_empty(&self) -> bool;
 
-    /// True if a key would not keep it.
+    /// Returns true if a key would not keep the collection.
     #[inline]
     fn vanishes(&self) -> bool {
         self.is_empty() && !Self::STAYS_EMPTY
     }
 
-    /// As a collection of any type.
+    /// Converts it to a collection of any type.
     fn into_collection(self) -> Collection;
 
-    /// The collection, if it is of this type.
+    /// Returns the collection, if it is of this type.
     fn of(collection: &Collection) -> Option<&Self>;
 }
 
-/// What only the keyspace needs of a type.
+/// Methods of a type that only the keyspace needs.
 pub(crate) mod sealed {
     use super::{
         CollectionPart, Fault, Form, LimitCells, Malformed, NonNull, Reader, SnapshotProgress,
         Snapshotted, Writer,
     };
 
-    /// That of a type which follows from its registration.
+    /// Part of a type that its registration generates.
     pub trait Registered: Sized {
         /// An edit, decoded.
         type Decoded<'a>;
@@ -102,7 +101,7 @@ pub(crate) mod sealed {
         ///
         /// # Safety
         ///
-        /// As there, for a form of this type.
+        /// As for [`Collection::from_raw`](super::Collection::from_raw), for a form of this type.
         unsafe fn from_raw(form: Form, pointer: NonNull<u8>) -> Self;
 
         /// See [`Collection::into_raw`](super::Collection::into_raw).
@@ -112,50 +111,50 @@ pub(crate) mod sealed {
         fn allocated_bytes(&self) -> usize;
     }
 
-    /// That of a type which its file says. The defaults are for types that are not saved in slices.
+    /// Part of a type that its file implements. The defaults are for types that cannot be saved in slices.
     pub trait Sealed: Registered + Snapshotted {
-        /// The fault that leaves edits of the type when they are to be taken back.
+        /// Test fault that skips the inverse edits of the type in a rollback.
         const FAULT_OF_UNDO: Fault;
 
         /// True if a key keeps a collection without elements.
         const STAYS_EMPTY: bool = false;
 
-        /// When the next deadline of one of its fields comes, if it is a hash with such.
+        /// Returns the earliest field deadline, if it is a hash with such.
         #[inline]
         fn next_deadline_ms(&self) -> Option<i64> {
             None
         }
 
-        /// `true` for a hash of which the deadlines of all fields have come.
+        /// Returns true for a hash whose fields have all expired.
         #[inline]
         fn is_all_due(&self, _now_ms: i64) -> bool {
             false
         }
 
-        /// What a list has noted for a checkpoint that goes through it; see
+        /// Returns the progress of a checkpoint through a list; see
         /// [`List::noted_prefix`](tierce_collections::List::noted_prefix).
         fn noted_prefix(&self) -> Option<(u64, usize)> {
             None
         }
 
-        /// Makes a list large again, with what it had noted, when edits of it are taken back.
+        /// Makes a list large again, with its noted progress, after a rollback of edits.
         fn restore_large(&mut self, _noted_prefix: Option<(u64, usize)>) {}
 
-        /// Appends edits that make this value out of an empty one.
+        /// Appends edits that create this value from an empty one.
         fn encode(&self, edits: &mut Writer<'_>);
 
-        /// Appends edits for a part of the value that begins at `cursor`, of about `bytes_max` bytes,
-        /// and returns where the next part begins, 0 at the end. What stays in the collection from the
-        /// first part to the last is in one of them.
+        /// Appends edits for a part of the value that begins at `cursor`, of about `bytes_max` bytes. Returns the
+        /// beginning of the next part, 0 at the end. Elements that stay from the first part to the last are in one of
+        /// them.
         fn encode_part(&self, cursor: u64, bytes_max: usize, edits: &mut Writer<'_>) -> u64;
 
-        /// The same where nothing changes between two parts: the edits are for the value itself.
+        /// Like [`Sealed::encode_part`], if nothing changes between two parts: the edits are for the value itself.
         fn encode_chunk(&self, cursor: u64, bytes_max: usize, edits: &mut Writer<'_>) -> u64 {
             self.encode_part(cursor, bytes_max, edits)
         }
 
-        /// Appends edits for the next slice, of about `bytes_max` bytes. All slices together make what
-        /// the value was when the snapshot began.
+        /// Appends edits for the next slice, of about `bytes_max` bytes. All slices together create the value as of
+        /// the beginning of the snapshot.
         fn snapshot_slice(
             &mut self,
             _bytes_max: usize,
@@ -167,13 +166,13 @@ pub(crate) mod sealed {
         /// Applies an edit.
         fn apply(&mut self, edit: Self::Decoded<'_>, limits: &LimitCells);
 
-        /// How many parts an edit of [`Sealed::encode`] adds, whose code has been read.
+        /// Returns the number of parts that an edit of [`Sealed::encode`] adds, whose code has been read.
         fn part_count(code: u8, edit: &mut Reader<'_>) -> Result<u64, Malformed>;
 
         /// Reads the next of these parts.
         fn part<'a>(code: u8, edit: &mut Reader<'a>) -> Result<CollectionPart<'a>, Malformed>;
 
-        /// Panics if iteration and lookups do not tell the same; see [`crate::fuzzing`].
+        /// Panics if iteration and lookups disagree; see [`crate::fuzzing`].
         fn check(&self);
     }
 }

@@ -1,4 +1,4 @@
-//! A part of a collection, as snapshots and their readers have it.
+//! A part of a collection, for snapshots and their readers.
 
 use super::stream::StreamEdit;
 
@@ -22,10 +22,10 @@ pub enum CollectionPart<'a> {
         name: &'a [u8],
         /// Its value.
         value: &'a [u8],
-        /// When it expires, as Unix time in milliseconds.
+        /// Expiry time, as Unix time in milliseconds.
         deadline_ms: Option<i64>,
     },
-    /// The metadata of a stream; an entry, in ascending order; a group; a consumer of a group that came before; or
-    /// what is pending with one, in ascending order. No other edits of streams occur.
+    /// Metadata of a stream; an entry, in ascending order; a group; a consumer of an earlier group; or its pending
+    /// entries, in ascending order. No other edits of streams occur.
     Stream(StreamEdit<'a>),
 }

@@ -1,4 +1,5 @@
-//! Collections as they were when a snapshot began: a copy of their elements, in the bytes of `edits`.
+//! Collections as of the beginning of a snapshot: copies of their elements, in the bytes of
+//! `edits`.
 
 use tierce_collections::CollectionKind;
 
@@ -16,22 +17,22 @@ pub struct SavedCollection<'a> {
 
 #[expect(clippy::len_without_is_empty, reason = "what is empty vanishes, except for streams")]
 impl SavedCollection<'_> {
-    /// Its type.
+    /// Returns its type.
     ///
     /// # Panics
     ///
-    /// If the copy is damaged, which what was copied in this process is not.
+    /// If the copy is damaged. A copy made in this process is not.
     pub fn kind(&self) -> CollectionKind {
         let code = self.edits.first().copied();
         code.and_then(kind_of).expect("a copy begins with an edit")
     }
 
-    /// Its parts, in the order of the collection if it has one.
+    /// Returns its parts, in the order of the collection if it has one.
     pub fn parts(&self) -> CollectionParts<'_> {
         CollectionParts { edits: Reader::new(self.edits), code: 0, left: 0 }
     }
 
-    /// How many parts there are. Takes constant time except for streams.
+    /// Returns the number of parts. Takes constant time except for streams.
     pub fn len(&self) -> u64 {
         let mut parts = self.parts();
         match self.kind() {
@@ -45,9 +46,9 @@ impl SavedCollection<'_> {
 #[derive(Debug)]
 pub struct CollectionParts<'a> {
     edits: Reader<'a>,
-    /// The edit that is being read.
+    /// Code of the edit that is being read.
     code: u8,
-    /// Parts of it that are still to come.
+    /// Number of its parts still to be read.
     left: u64,
 }
 
@@ -76,8 +77,8 @@ impl<'a> CollectionParts<'a> {
 impl<'a> Iterator for CollectionParts<'a> {
     type Item = CollectionPart<'a>;
 
-    /// Ends at what is damaged, which what was copied in this process is not; a reader who knows the
-    /// number of parts notices.
+    /// Ends at damaged bytes, which do not occur in a copy made in this process. A reader that
+    /// knows the number of parts notices.
     fn next(&mut self) -> Option<CollectionPart<'a>> {
         self.next_part().ok().flatten()
     }

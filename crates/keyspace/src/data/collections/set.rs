@@ -2,8 +2,8 @@
 //!
 //! | edit | | |
 //! |---|---|---|
-//! | 1 | members | varint count, and as many of them: they are in the set |
-//! | 2 | remove | a member: it is not in the set |
+//! | 1 | members | varint count, and as many members: adds them |
+//! | 2 | remove | a member: removes it |
 
 use tierce_collections::{CollectionKind, Element, Set, SnapshotProgress};
 
@@ -21,9 +21,9 @@ const REMOVE: u8 = code(CollectionKind::Set, 2);
 /// An edit, decoded.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum SetEdit<'a> {
-    /// These members are in the set.
+    /// Adds these members.
     Members(Fields<'a, &'a [u8]>),
-    /// This member is not.
+    /// Removes this member.
     Remove(&'a [u8]),
 }
 

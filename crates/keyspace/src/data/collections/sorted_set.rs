@@ -2,9 +2,9 @@
 //!
 //! | edit | fields | meaning |
 //! |---|---|---|
-//! | 0 | number of members; for each its score and the member | these members have these scores |
-//! | 1 | score, member | this member has this score |
-//! | 2 | member | there is no such member |
+//! | 0 | number of members; score and member of each | sets these scores |
+//! | 1 | score, member | sets this score |
+//! | 2 | member | removes the member |
 //!
 //! A score is the eight bytes of an `f64`, little-endian; one that is NaN counts as 0.
 
@@ -27,9 +27,9 @@ const REMOVE: u8 = code(CollectionKind::SortedSet, 2);
 /// An edit, decoded.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub enum SortedSetEdit<'a> {
-    /// These members have these scores, of which none is NaN.
+    /// Sets these scores, none of which is NaN.
     Scores(Fields<'a, (f64, &'a [u8])>),
-    /// There is no such member.
+    /// Removes this member.
     Remove(&'a [u8]),
 }
 
@@ -70,7 +70,7 @@ impl Sealed for SortedSet {
         }
     }
 
-    /// The cursor is a rank: to put members in their order costs a fraction of putting them in any other.
+    /// The cursor is a rank: inserting members in their order costs a fraction of any other order.
     fn encode_chunk(&self, cursor: u64, bytes_max: usize, edits: &mut Writer<'_>) -> u64 {
         let (end, mut rank) = (edits.len() + bytes_max, cursor as usize);
         for (member, score) in self.range(rank..self.len()) {
@@ -127,7 +127,7 @@ impl Editor<'_, SortedSet> {
         let mut before = None;
         let changed = self.value.update(member, &self.limits.sorted_set(), |old| {
             before = old;
-            // An equal score stays as it is, also zero with another sign: what is not logged does not change.
+            // An equal score is unchanged, even zero with another sign: a change that is not logged must not happen.
             decide(old).filter(|new| Some(*new) != old)
         });
         if let Some(score) = changed {
@@ -139,7 +139,7 @@ impl Editor<'_, SortedSet> {
         }
     }
 
-    /// Removes a member. Returns the score it had.
+    /// Removes a member. Returns its score.
     pub fn remove(&mut self, member: &[u8]) -> Option<f64> {
         let score = self.value.remove(member)?;
         self.record(|edits| write_removal(edits, member));

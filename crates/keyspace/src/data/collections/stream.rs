@@ -1,7 +1,7 @@
 //! Edits of streams.
 //!
-//! Metadata of a stream is in edits that state its new value, and the log has them in the order of the
-//! changes. So the last one is right, whatever a checkpoint has written in between.
+//! Edits of a stream's metadata state the new value, and the log has them in the order of the changes. So the last
+//! one is correct, whatever a checkpoint has written in between.
 
 use tierce_collections::stream::{
     ConsumerNumber, Entry, Group, NewFields, Pending, State, StreamId, Trim,
@@ -16,7 +16,7 @@ use super::sealed::Sealed;
 use crate::codec::{Malformed, Reader, Writer};
 use crate::planted::Fault;
 
-/// What edits do. The layout of each is in `docs/formats/log-operations.md`.
+/// Codes of the edits. `docs/formats/log-operations.md` has their layouts.
 mod edit {
     pub(super) const STATE: u8 = 0;
     pub(super) const ADD: u8 = 1;
@@ -29,7 +29,7 @@ mod edit {
     pub(super) const NO_CONSUMER: u8 = 8;
     pub(super) const PENDING: u8 = 9;
     pub(super) const ACKNOWLEDGE: u8 = 10;
-    /// Only for taking an addition back, never in the log.
+    /// Only for rollbacks, never in the log.
     pub(super) const WITHDRAW: u8 = 11;
     pub(super) const NEW_GROUP: u8 = 12;
 }
@@ -39,8 +39,7 @@ const fn code_of(edit: u8) -> u8 {
 }
 
 impl Editor<'_, Stream> {
-    /// Adds an entry after all others. `false`, and nothing happens, if `id` is not above all
-    /// identities ever given.
+    /// Adds an entry after all others. Does nothing and returns `false` if `id` is not above all earlier identities.
     pub fn add<'f>(&mut self, id: StreamId, fields: impl NewFields<'f>) -> bool {
         let before = self.value.state();
         if !self.value.add(id, fields.clone(), self.limits.stream()) {
@@ -62,7 +61,7 @@ impl Editor<'_, Stream> {
         true
     }
 
-    /// Deletes an entry. Returns whether there was one.
+    /// Deletes an entry. Returns true if there was one.
     pub fn delete(&mut self, id: StreamId) -> bool {
         let before = self.value.state();
         let (stream, mut recorder) = self.split();
@@ -78,7 +77,7 @@ impl Editor<'_, Stream> {
         deleted
     }
 
-    /// Removes entries from the beginning. Returns how many.
+    /// Removes entries from the beginning. Returns their number.
     pub fn trim(&mut self, trim: Trim) -> usize {
         self.before(|stream, edits| {
             let count = stream.count_to_trim(trim);
@@ -102,7 +101,7 @@ impl Editor<'_, Stream> {
         self.record(|edits| put_state(edits, state));
     }
 
-    /// Says how far a group has read, which is made if there is none.
+    /// Sets the position of a group, which is created if absent.
     pub fn set_group(&mut self, name: &[u8], last_delivered: StreamId, entries_read: Option<u64>) {
         self.before(|stream, edits| match stream.group(name) {
             Some(group) => {
@@ -113,7 +112,7 @@ impl Editor<'_, Stream> {
         let before = self.value.group(name).map(Group::last_delivered);
         let is_new = before.is_none();
         if before.is_some_and(|before| last_delivered < before) {
-            // Its consumers get again what was delivered.
+            // Its consumers may receive entries again.
             self.serve_waiters();
         }
         self.value.group_or_new(name).set_position(last_delivered, entries_read);
@@ -123,7 +122,7 @@ impl Editor<'_, Stream> {
         });
     }
 
-    /// Removes a group. Returns whether there was one.
+    /// Removes a group. Returns true if there was one.
     pub fn remove_group(&mut self, name: &[u8]) -> bool {
         self.before(|stream, edits| {
             if let Some(group) = stream.group(name) {
@@ -133,15 +132,14 @@ impl Editor<'_, Stream> {
         });
         let removed = self.value.remove_group(name);
         if removed {
-            // Its consumers learn that it is gone.
+            // Its consumers are told that it is gone.
             self.serve_waiters();
             self.record(|edits| put_no_group(edits, name));
         }
         removed
     }
 
-    /// Says when a consumer was seen and active, which is made if there is none. Nothing happens
-    /// without the group.
+    /// Sets when a consumer was seen and active; it is created if absent. Does nothing without the group.
     pub fn set_consumer(
         &mut self,
         group: &[u8],
@@ -161,8 +159,7 @@ impl Editor<'_, Stream> {
         self.record(|edits| put_consumer(edits, group, name, seen_ms, active_ms));
     }
 
-    /// Notes that a consumer was seen. That alone is not worth a record in the log: consumers ask all
-    /// the time.
+    /// Notes that a consumer was seen. This is not logged on its own: consumers ask all the time.
     pub fn saw_consumer(&mut self, group: &[u8], name: &[u8], seen_ms: u64) {
         self.before(|stream, edits| {
             if let Some(found) = stream.group(group)
@@ -177,8 +174,7 @@ impl Editor<'_, Stream> {
         group.set_times(number, seen_ms, active_ms);
     }
 
-    /// Removes a consumer with all that is pending there. Returns how much that was, or `None` if there
-    /// is no such consumer.
+    /// Removes a consumer with its pending entries. Returns their number, or `None` if there is no such consumer.
     pub fn remove_consumer(&mut self, group: &[u8], name: &[u8]) -> Option<usize> {
         self.before(|stream, edits| {
             if let Some(found) = stream.group(group)
@@ -194,8 +190,8 @@ impl Editor<'_, Stream> {
         Some(pending)
     }
 
-    /// Says that entries are pending with a consumer, whatever was known of them before. Nothing happens
-    /// without the group or the consumer.
+    /// Makes entries pending with a consumer, whatever their previous state. Does nothing without the group or the
+    /// consumer.
     pub fn deliver(&mut self, group: &[u8], consumer: &[u8], ids: &[StreamId], delivery: Delivery) {
         self.before(|stream, edits| {
             if let Some(found) = stream.group(group)
@@ -215,7 +211,7 @@ impl Editor<'_, Stream> {
         }
     }
 
-    /// Says that entries are not pending. Returns how many were.
+    /// Makes entries not pending. Returns the number of those that were.
     pub fn acknowledge(&mut self, group: &[u8], ids: impl Iterator<Item = StreamId>) -> usize {
         let ids: Vec<StreamId> = ids.collect();
         self.before(|stream, edits| {
@@ -238,12 +234,12 @@ impl Editor<'_, Stream> {
     }
 }
 
-/// When and how often an entry was delivered.
+/// Time and count of the deliveries of an entry.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Delivery {
-    /// When it was delivered last, in milliseconds since 1970.
+    /// Time of the last delivery, in milliseconds since 1970.
     pub at_ms: u64,
-    /// How often it was delivered.
+    /// Number of deliveries.
     pub count: u32,
 }
 
@@ -327,7 +323,7 @@ fn put_no_consumer(edits: &mut Writer<'_>, group: &[u8], name: &[u8]) {
     edits.bytes(name);
 }
 
-/// What is known of a consumer, or that there is none.
+/// Appends the state of a consumer, or its absence.
 fn put_consumer_of(edits: &mut Writer<'_>, name: &[u8], group: &Group, consumer: &[u8]) {
     match group.consumer_named(consumer) {
         Some(known) => put_consumer(edits, name, consumer, known.seen_ms, known.active_ms),
@@ -335,7 +331,7 @@ fn put_consumer_of(edits: &mut Writer<'_>, name: &[u8], group: &Group, consumer:
     }
 }
 
-/// What is known of a pending entry, or that it is not pending.
+/// Appends the state of a pending entry, or that it is not pending.
 fn put_pending_of(edits: &mut Writer<'_>, name: &[u8], group: &Group, id: StreamId) {
     let pending = group.pending_entry(id);
     let known = pending.and_then(|pending| Some((pending, group.consumer(pending.consumer)?)));
@@ -380,7 +376,7 @@ fn put_pending(
     put_ids(edits, ids);
 }
 
-/// Metadata, without entries and pending ones.
+/// Appends the metadata, without entries and pending ones.
 fn put_heads(edits: &mut Writer<'_>, stream: &Stream) {
     put_state(edits, stream.state());
     stream.groups().for_each(|(name, group)| put_group_head(edits, name, group));
@@ -393,7 +389,7 @@ fn put_group_head(edits: &mut Writer<'_>, name: &[u8], group: &Group) {
     }
 }
 
-/// The entries from `from` to `to`, and what is pending of them.
+/// Appends the entries from `from` to `to`, and their pending states.
 fn put_range(edits: &mut Writer<'_>, stream: &Stream, from: StreamId, to: StreamId) {
     for entry in stream.ascending(from, to) {
         put_entry(edits, &entry);
@@ -403,7 +399,7 @@ fn put_range(edits: &mut Writer<'_>, stream: &Stream, from: StreamId, to: Stream
     }
 }
 
-/// What is pending in a group; neighbours that were delivered together share an edit.
+/// Appends the pending entries of a group; neighbours that were delivered together share an edit.
 fn put_pending_range(
     edits: &mut Writer<'_>,
     name: &[u8],
@@ -431,13 +427,13 @@ fn put_pending_range(
     flush(run, &mut ids);
 }
 
-/// About how many pending entries are in a part of a checkpoint, of all groups together.
+/// Approximate number of pending entries in a part of a checkpoint, of all groups together.
 const PENDING_PER_PART: usize = 1024;
 
-/// Before which millisecond a part ends that begins with `from_ms`; `None` for the end of the stream.
+/// Returns the millisecond before which a part ends that begins with `from_ms`; `None` for the end of the stream.
 ///
-/// Parts are cut between milliseconds, since a cursor has no room for more. So all entries that have
-/// one in common are in one part, however many there are.
+/// Parts are split between milliseconds, since a cursor has no room for more. So all entries of one millisecond are
+/// in one part, however many there are.
 fn end_of_part(stream: &Stream, from_ms: u64, bytes_max: usize) -> Option<u64> {
     let from = StreamId::new(from_ms, 0);
     let mut bytes = 0;
@@ -451,7 +447,7 @@ fn end_of_part(stream: &Stream, from_ms: u64, bytes_max: usize) -> Option<u64> {
     let groups = stream.groups();
     let ends = groups.filter_map(|(_, group)| group.pending(from, StreamId::MAX).nth(pending));
     let end = ends.map(|(id, _)| id.ms).chain(beyond.map(|entry| entry.id.ms)).min()?;
-    // However many entries the first millisecond has, the next part is another.
+    // However many entries the first millisecond has, the next part begins later.
     if end > from_ms { Some(end) } else { from_ms.checked_add(1) }
 }
 
@@ -546,84 +542,84 @@ fn insert(stream: &mut Stream, id: StreamId, fields: StreamFields<'_>, limits: &
     stream.insert(id, fields.iter().copied(), limits.stream());
 }
 
-/// The bits of a code that say what an edit does.
+/// Bits of a code that select the edit.
 const EDIT_MASK: u8 = 0x0f;
 
 /// An edit, decoded.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum StreamEdit<'a> {
-    /// What is known beside entries and groups.
+    /// Sets the metadata besides entries and groups.
     State(State),
-    /// There is this entry, it has the last identity, and so many were ever added.
+    /// Adds an entry with the last identity, and sets the number of entries ever added.
     Add {
-        /// How many.
+        /// Number of entries ever added.
         entries_added: u64,
         /// Its identity.
         id: StreamId,
         /// Its fields.
         fields: StreamFields<'a>,
     },
-    /// There is this entry.
+    /// Adds an entry.
     Entry {
         /// Its identity.
         id: StreamId,
         /// Its fields.
         fields: StreamFields<'a>,
     },
-    /// There is no such entry, and the highest deleted one is at least this.
+    /// Deletes an entry; the highest deleted identity is at least this one.
     Delete(StreamId),
-    /// There is no entry up to this one.
+    /// Deletes all entries up to this one.
     Through(StreamId),
-    /// There is this group, which has read so far.
+    /// Sets the position of a group.
     Group {
         /// Its name.
         name: &'a [u8],
         /// The highest entry that was delivered to any of its consumers.
         last_delivered: StreamId,
-        /// How many entries it has read, if that is known.
+        /// Number of entries that it has read, if known.
         entries_read: Option<u64>,
-        /// Whether the edit says that it was not there before.
+        /// True if the edit says that the group is new.
         is_new: bool,
     },
-    /// There is no such group.
+    /// Removes a group.
     NoGroup(&'a [u8]),
-    /// There is this consumer, with these times.
+    /// Sets the times of a consumer.
     Consumer {
         /// Its group.
         group: &'a [u8],
         /// Its name.
         name: &'a [u8],
-        /// When it last tried something, in milliseconds since 1970.
+        /// Time of its last attempt, in milliseconds since 1970.
         seen_ms: u64,
-        /// When it last got or claimed an entry; `None` for never.
+        /// Time when it last got or claimed an entry; `None` for never.
         active_ms: Option<u64>,
     },
-    /// There is no such consumer.
+    /// Removes a consumer.
     NoConsumer {
         /// Its group.
         group: &'a [u8],
         /// Its name.
         name: &'a [u8],
     },
-    /// These entries are pending with this consumer and no other.
+    /// Makes these entries pending with this consumer and no other.
     Pending {
         /// The consumer's group.
         group: &'a [u8],
         /// The consumer.
         consumer: &'a [u8],
-        /// When and how often they were delivered.
+        /// Time and count of their deliveries.
         delivery: Delivery,
-        /// Which.
+        /// Identities of the entries.
         ids: StreamIds<'a>,
     },
-    /// These entries are not pending.
+    /// Makes these entries not pending.
     Acknowledge {
         /// The group.
         group: &'a [u8],
-        /// Which.
+        /// Identities of the entries.
         ids: StreamIds<'a>,
     },
-    /// An addition is taken back, which is never in the log.
+    /// Reverts an addition; never in the log.
     Withdraw(StreamId),
 }
 

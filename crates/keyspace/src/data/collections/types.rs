@@ -1,4 +1,4 @@
-//! The types of collections: what goes through all of them, and edits of any type, decoded.
+//! Types of collections: dispatch over all of them, and decoded edits of any type.
 
 use std::ptr::NonNull;
 
@@ -47,7 +47,7 @@ macro_rules! collection_types {
         }
 
         impl<'a> Edit<'a> {
-            /// Reads an edit whose code has been read, and means this type.
+            /// Reads an edit of this type, whose code has been read.
             fn read(
                 kind: CollectionKind,
                 code: u8,
@@ -90,7 +90,7 @@ macro_rules! collection_types {
 
             #[inline]
             unsafe fn from_raw(form: Form, pointer: NonNull<u8>) -> Self {
-                // SAFETY: by the caller's promise.
+                // SAFETY: guaranteed by the caller.
                 unsafe { $type::from_raw(form, pointer) }
             }
 
@@ -115,12 +115,12 @@ collection_types! { $
     Stream: StreamEdit,
 }
 
-/// The edits of an operation, one after the other. Ends behind an error.
+/// The edits of an operation, one after the other. Ends after an error.
 #[derive(Debug, Clone)]
 pub struct Edits<'a>(Reader<'a>);
 
 impl<'a> Edits<'a> {
-    /// The edits in these bytes.
+    /// Returns the edits in these bytes.
     pub fn new(bytes: &'a [u8]) -> Self {
         Self(Reader::new(bytes))
     }

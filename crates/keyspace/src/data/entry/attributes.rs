@@ -1,16 +1,16 @@
-//! What an entry may carry beside its value and deadline, for the protocols of memcached, and for values
-//! that are on disk as well.
+//! Optional attributes of an entry besides its value and deadline: for memcached's protocols, and for values in
+//! memory that are also on disk.
 //!
-//! Most entries have none of it and pay nothing. The others end in a tail of 1 to 25 bytes:
+//! Most entries have none and pay nothing. The others end in a tail of 1 to 25 bytes:
 //!
 //! | size | field | meaning |
 //! |---|---|---|
-//! | 1 | control | bits 0-1: bytes of the flags (0, 1, 2, 3 for 0, 1, 2, 4); bit 2: a version; bits 3-5: marks; bit 6: a location |
+//! | 1 | control | bits 0-1: flags length code (0, 1, 2, 3 for 0, 1, 2, 4); 2: version; 3-5: marks; 6: location |
 //! | 0, 1, 2 or 4 | flags | little-endian, in the fewest bytes |
 //! | 0 or 8 | version | little-endian |
-//! | 0 or 12 | location | where on disk a copy of the value is |
+//! | 0 or 12 | location | location of a copy of the value on disk |
 //!
-//! [`crate::change::version`] says what versions are and when an entry has one of its own.
+//! [`crate::change::version`] explains versions, and when an entry has its own.
 
 use std::num::NonZeroU64;
 
@@ -21,20 +21,20 @@ const VERSION: u8 = 1 << 2;
 const MARK_SHIFT: u32 = 3;
 const LOCATION: u8 = 1 << 6;
 
-/// Bytes of a version in the tail.
+/// Size of a version in the tail, in bytes.
 const VERSION_LEN: usize = 8;
 
-/// The longest tail.
+/// Maximum length of a tail.
 pub(super) const TAIL_LEN_MAX: usize = 1 + 4 + VERSION_LEN + ColdLocation::ENCODED_LEN;
 
-/// What readers and invalidations have left on an item.
+/// Marks that readers and invalidations leave on an item.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct Marks {
-    /// The value is out of date, and still served until a client stores a new one.
+    /// The value is stale, and is still served until a client stores a new one.
     pub stale: bool,
     /// A reader was told to store a new value; others must not.
     pub won: bool,
-    /// A reader that asks whether the item was read before has read it.
+    /// A reader that asks if the item was read before has read it.
     pub fetched: bool,
 }
 
@@ -50,7 +50,7 @@ impl Marks {
         Self { stale: bits & 1 != 0, won: bits & 2 != 0, fetched: bits & 4 != 0 }
     }
 
-    /// What the log has of them. That an item was read is forgotten, like when that was.
+    /// Returns the marks that are logged. The mark `fetched` is not persistent, like the time of the last use.
     #[inline]
     pub(crate) const fn logged(self) -> Self {
         Self { fetched: false, ..self }
@@ -61,36 +61,36 @@ impl Marks {
         self.logged().bits()
     }
 
-    /// The reverse of [`Marks::to_log`]; `None` for what it does not make.
+    /// Reverses [`Marks::to_log`]; `None` for bits that it does not produce.
     pub(crate) const fn of_log(bits: u8) -> Option<Self> {
         if bits & !0b11 == 0 { Some(Self::from_bits(bits)) } else { None }
     }
 }
 
-/// What is kept with a string beside its value and deadline.
+/// Attributes of a string besides its value and deadline.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Attributes {
-    /// Opaque to the server: what a client stored with the value.
+    /// Flags that a client stored with the value; opaque to the server.
     pub(crate) flags: u32,
-    /// The entry's own version, if it has one.
+    /// Own version of the entry, if it has one.
     pub(crate) version: Option<NonZeroU64>,
     pub(crate) marks: Marks,
-    /// Where the value that is in memory is on disk, too. Nowhere for a value that is only there.
+    /// Location on disk of a copy of the value in memory. `None` for a value that is only on disk.
     pub(crate) location: Option<ColdLocation>,
 }
 
 impl Attributes {
-    /// What most entries have.
+    /// Attributes of most entries.
     pub(crate) const NONE: Self =
         Self { flags: 0, version: None, marks: Marks::NONE, location: None };
 
-    /// What the log has of them, and other servers may.
+    /// Returns the attributes that the log and other servers get.
     #[must_use]
     pub const fn note(&self) -> ItemNote {
         ItemNote { flags: self.flags, marks: self.marks.logged() }
     }
 
-    /// Nothing but flags.
+    /// Returns attributes with only flags.
     #[inline]
     pub(crate) const fn of_flags(flags: u32) -> Self {
         Self { flags, ..Self::NONE }
@@ -104,7 +104,7 @@ impl Attributes {
             && self.location.is_none()
     }
 
-    /// Bytes of the tail; none without attributes.
+    /// Returns the length of the tail; 0 without attributes.
     #[inline]
     pub(super) const fn tail_len(&self) -> usize {
         if self.is_none() { 0 } else { tail_len(self.control()) }
@@ -122,7 +122,7 @@ impl Attributes {
         width | version | self.marks.bits() << MARK_SHIFT | location
     }
 
-    /// The tail: the first `tail_len` bytes of what is returned.
+    /// Encodes the tail. Its length is `tail_len`; the rest of the array is unused.
     pub(super) fn encode(&self) -> [u8; TAIL_LEN_MAX] {
         let mut tail = [0; TAIL_LEN_MAX];
         let control = self.control();
@@ -140,7 +140,7 @@ impl Attributes {
         tail
     }
 
-    /// Reads a tail, which is as long as its control byte says.
+    /// Decodes a tail of the length that its control byte states.
     pub(super) fn decode(tail: &[u8]) -> Self {
         let control = tail[0];
         let flags_len = flags_len(control);
@@ -168,24 +168,24 @@ const fn flags_len(control: u8) -> usize {
     }
 }
 
-/// The length of the tail that begins with this byte.
+/// Returns the length of the tail that begins with this byte.
 pub(super) const fn tail_len(control: u8) -> usize {
     let version_len = if control & VERSION == 0 { 0 } else { VERSION_LEN };
     let location_len = if control & LOCATION == 0 { 0 } else { ColdLocation::ENCODED_LEN };
     1 + flags_len(control) + version_len + location_len
 }
 
-/// What clients of memcached have left on an item that outlives the process.
+/// Persistent part of the memcached attributes of an item.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct ItemNote {
-    /// What was stored with the value.
+    /// Flags that a client stored with the value.
     pub flags: u32,
-    /// What readers and invalidations have left; that it was read is forgotten.
+    /// Marks that readers and invalidations have left, without `fetched`.
     pub marks: Marks,
 }
 
 impl ItemNote {
-    /// Nothing.
+    /// Note of an item without flags and marks.
     pub const NONE: Self = Self { flags: 0, marks: Marks::NONE };
 }
 

@@ -1,4 +1,4 @@
-//! A value as it is given to an entry.
+//! A value to be stored in an entry.
 
 use std::sync::Arc;
 
@@ -10,16 +10,16 @@ use super::parts::int_width;
 use super::spilled::Spilled;
 use crate::data::value::BLOB_LEN_MIN;
 
-/// What an entry is to hold.
+/// New content of an entry.
 #[derive(Debug)]
 pub(crate) enum Content<'a> {
     /// Bytes for a string that is stored with its key.
     Embedded(&'a [u8]),
-    /// The same after a partial modification.
+    /// Bytes for such a string after a partial modification.
     Raw(&'a [u8]),
     /// An integer, standing for its canonical text.
     Int(i64),
-    /// Bytes of their own allocation.
+    /// Bytes in their own allocation.
     Blob(Arc<Vec<u8>>),
     /// A list, set, sorted set, hash or stream.
     Collection(Collection),
@@ -48,7 +48,7 @@ impl Content<'_> {
 }
 
 impl<'a> Content<'a> {
-    /// How a string that is set as a whole is stored.
+    /// Returns the content for a string that is set as a whole.
     #[inline]
     pub(crate) fn of_string(bytes: &'a [u8]) -> Self {
         if let Some(value) = parse_int(bytes) {
@@ -58,8 +58,8 @@ impl<'a> Content<'a> {
         }
     }
 
-    /// How bytes are stored as they are: with their key, as this kind, or in an allocation of their
-    /// own if there are many.
+    /// Returns the content for bytes as they are: with the key, as this kind, or in their own
+    /// allocation if there are many.
     #[inline]
     pub(crate) fn of_bytes(bytes: &'a [u8], kind: Kind) -> Self {
         match kind {

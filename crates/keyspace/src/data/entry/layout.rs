@@ -1,4 +1,4 @@
-//! Where the parts of an entry are in its one allocation.
+//! Layout of an entry in its allocation.
 //!
 //! | offset | size | field | meaning |
 //! |---|---|---|---|
@@ -22,8 +22,8 @@
 //! bytes of header, so that 16 bytes of key and 10 of value share an allocation of 32. The layout
 //! never leaves the process.
 //!
-//! The tail is at the end so that nothing on the way to key and value depends on it: for entries
-//! without attributes it costs one bit that is zero.
+//! The tail is at the end, so that access to key and value does not depend on it: entries without
+//! attributes pay one zero bit.
 
 use super::attributes::Attributes;
 use tierce_collections::size_class;
@@ -40,18 +40,18 @@ pub(super) const DEADLINE_LEN: usize = 8;
 /// Offset of the key length.
 pub(super) const KEY_LEN_AT: usize = 1;
 
-/// How the payload is to be read.
+/// Encoding of the payload.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[repr(u8)]
 pub(crate) enum Kind {
-    /// The value's bytes as they were set.
+    /// Value bytes as they were set.
     Embedded = 0,
-    /// The value's bytes after they were modified in part (APPEND, SETRANGE). The same layout as
-    /// `Embedded`; the difference is what OBJECT ENCODING reports.
+    /// Value bytes after a partial modification (APPEND, SETRANGE). Same layout as `Embedded`; only
+    /// OBJECT ENCODING differs.
     Raw = 1,
     /// A collection: a byte with its [`Form`](tierce_collections::Form) and the pointer that owns it.
     Collection = 2,
-    /// A value on disk: what it is and where, see [`Spilled`](super::Spilled).
+    /// A value on disk: type and location, see [`Spilled`](super::Spilled).
     Spilled = 3,
     /// An `i64` in the fewest of 1, 2, 4 or 8 bytes, standing for its canonical text.
     Int = 4,
@@ -63,7 +63,7 @@ pub(crate) enum Kind {
 pub(super) const COLLECTION_LEN: usize = 1 + size_of::<*const u8>();
 
 impl Kind {
-    /// Whether the header holds a payload length.
+    /// Returns true if the header has a payload length.
     #[inline]
     const fn has_length(self) -> bool {
         matches!(self, Kind::Embedded | Kind::Raw | Kind::Collection | Kind::Spilled)
@@ -109,7 +109,7 @@ impl Tag {
         self.0 & KIND_MASK <= Kind::Spilled as u8
     }
 
-    /// Whether it is a string whose bytes stand beside the key, without deadline and attributes.
+    /// Returns true for a string whose bytes are next to the key, without deadline and attributes.
     #[inline]
     pub(super) const fn is_plain_string(self) -> bool {
         // The kinds of such strings are the lowest two.
@@ -117,19 +117,20 @@ impl Tag {
         self.0 & (KIND_MASK & !1 | DEADLINE | TAIL) == 0
     }
 
-    /// `1 << width`: the bytes of the payload length, or of the payload where that has no length.
+    /// Returns `1 << width`: the bytes of the payload length, or of the payload for kinds without a
+    /// length.
     #[inline]
     pub(super) const fn width_bytes(self) -> usize {
         1 << (self.0 >> WIDTH_SHIFT)
     }
 
-    /// Offset of the payload length, in kinds that have one.
+    /// Returns the offset of the payload length, for kinds that have one.
     #[inline]
     pub(super) const fn payload_len_at(self) -> usize {
         if self.has_wide_key() { KEY_LEN_AT + 4 } else { KEY_LEN_AT + 1 }
     }
 
-    /// Offset of the key: the size of the header.
+    /// Returns the offset of the key: the size of the header.
     #[inline]
     pub(super) const fn key_at(self) -> usize {
         KEY_AT[self.0 as usize] as usize
@@ -142,8 +143,8 @@ impl Tag {
     }
 }
 
-/// [`Tag::key_at`] for each tag: one load in place of four dependent additions on the way to every
-/// key comparison.
+/// [`Tag::key_at`] for each tag: one load instead of four dependent additions before every key
+/// comparison.
 static KEY_AT: [u8; 256] = {
     let mut table = [0; 256];
     let mut tag = 0;
@@ -154,12 +155,12 @@ static KEY_AT: [u8; 256] = {
     table
 };
 
-/// Everything that decides the layout of an entry.
+/// Properties that determine the layout of an entry.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct Shape {
     pub(super) kind: Kind,
     pub(super) key_len: usize,
-    /// For kinds without a length 1, 2, 4 or 8.
+    /// 1, 2, 4 or 8 for kinds without a length.
     pub(super) payload_len: usize,
     pub(super) deadline_ms: Option<i64>,
     pub(super) attributes: Attributes,
@@ -183,7 +184,7 @@ impl Shape {
         Tag(self.kind as u8 | deadline | tail | wide | width << WIDTH_SHIFT)
     }
 
-    /// The bytes the allocator gives for an entry of this shape.
+    /// Returns the bytes that the allocator uses for an entry of this shape.
     #[inline]
     pub(super) fn allocated(&self) -> usize {
         let tail_len = self.attributes.tail_len();

@@ -1,31 +1,30 @@
 //! One key with its value and deadline, in one heap allocation behind an 8-byte handle.
 //!
-//! The handle is what the index stores. It is the address of the allocation, whose layout is in
-//! [`layout`], with what is known of the entry's uses in the bits that no such address needs:
+//! The index stores the handle. It has the address of the allocation, whose layout is in [`layout`], and the entry's
+//! usage data in the bits that such an address does not need:
 //!
 //! | bits of the handle | meaning |
 //! |---|---|
-//! | 0 | whether the entry has a deadline, as its tag says, too |
+//! | 0 | set if the entry has a deadline, as in its tag |
 //! | 1-3 | the low 3 bits of [`Access`] |
 //! | 4-47 | the address; allocations are aligned to 16 bytes |
 //! | 48-63 | the upper 16 bits of [`Access`], which are the stamp |
 //!
-//! So neither idle time nor frequency costs a byte, and a search for the coldest entry reads
-//! buckets of the index and no entry.
+//! So idle time and frequency cost no additional byte, and a search for the coldest entry reads only the buckets of
+//! the index.
 //!
-//! Invariants, on which every unsafe block of this folder rests:
+//! Invariants, on which every unsafe block of this folder relies:
 //! - `handle` without its upper 16 and lower 4 bits points to a live allocation owned by this entry
 //!   alone, of `shape().allocated()` bytes.
 //! - Bit 0 of the handle agrees with the tag.
-//! - The header at its start is initialized and tells the true shape; key, payload and tail follow it
-//!   and are initialized up to their lengths.
+//! - The header at its start is initialized and states the true shape; key, payload and tail follow it and are
+//!   initialized up to their lengths.
 //! - In an entry of kind `Blob`, the payload is a pointer from `Arc::into_raw` and owns one count.
-//! - In an entry of kind `Spilled`, the payload is an encoded [`Spilled`]. It owns nothing in memory; that
-//!   its location is counted as used is up to the code that drops the entry.
-//! - In an entry of kind `Collection`, the payload is what `Collection::into_raw` gave away, and owns it.
+//! - In an entry of kind `Spilled`, the payload is an encoded [`Spilled`]. It owns nothing in memory. The code that
+//!   drops the entry must release its location.
+//! - In an entry of kind `Collection`, the payload is the result of `Collection::into_raw`, and owns it.
 //!
-//! What this deliberately does not know: the table, other keys, whether a deadline has passed for
-//! any but the asking thread.
+//! This module does not know the table, other keys, or if a deadline has passed for any but the calling thread.
 
 mod attributes;
 pub(crate) mod content;
@@ -61,14 +60,14 @@ use crate::data::value::{Blob, StrView, Value};
 use crate::error::{Error, Result};
 use tierce_collections::IntText;
 
-/// Bits of the handle that are the address.
+/// Number of bits of the address.
 const ADDRESS_BITS: u32 = 48;
 const ADDRESS_MASK: usize = (1 << ADDRESS_BITS) - ALIGN;
 
-/// Bit of the handle that tells whether there is a deadline.
+/// Bit of the handle that is set if there is a deadline.
 const VOLATILE: usize = 1;
 
-/// Where the low bits of [`Access`] are in the handle.
+/// Position of the low bits of [`Access`] in the handle.
 const USES_SHIFT: u32 = 1;
 const USES_MASK: usize = (USES_MAX as usize) << USES_SHIFT;
 
@@ -77,10 +76,10 @@ const _: () = assert!(VOLATILE | USES_MASK == ALIGN - 1);
 const _: () = assert!(usize::BITS == 64, "the handle keeps 16 bits above a 48-bit address");
 const _: () = assert!(size_of::<Option<Entry>>() == 8);
 
-/// A key with its value: the owner of one allocation.
+/// A key with its value, in one allocation that it owns.
 ///
-/// Outside of this crate an entry is seen by reference while its shard is locked, or owned after it
-/// was taken out of a database (see [`Db::take`](crate::Db::take)).
+/// Outside of this crate, an entry is borrowed while its shard is locked, or owned after it was taken out of a
+/// database (see [`Db::take`](crate::Db::take)).
 pub struct Entry {
     handle: NonNull<u8>,
 }
@@ -125,24 +124,24 @@ impl Entry {
         Self { handle: tagged(base, access, deadline_ms.is_some()) }
     }
 
-    /// The key.
+    /// Returns the key.
     #[inline]
     pub fn key(&self) -> &[u8] {
         let tag = self.tag();
-        // SAFETY: the header tells where the initialized key stands, and the borrow of `self` keeps
-        // the allocation alive and unchanged.
+        // SAFETY: the header states the position of the initialized key, and the borrow of `self` keeps the
+        // allocation alive and unchanged.
         unsafe {
             let at = self.base().add(tag.key_at());
             std::slice::from_raw_parts(at.as_ptr(), self.key_len(tag))
         }
     }
 
-    /// The value, as a string.
+    /// Returns the value, as a string.
     ///
     /// # Errors
     ///
-    /// [`Error::WrongType`]; [`Error::Unreadable`] if the value is on disk, from where a [`Db`](crate::Db)
-    /// fetches it.
+    /// [`Error::WrongType`]; [`Error::Unreadable`] if the value is on disk, from which a [`Db`](crate::Db) fetches
+    /// it.
     #[inline]
     pub fn string(&self) -> Result<StrView<'_>> {
         let tag = self.tag();
@@ -161,7 +160,7 @@ impl Entry {
         })
     }
 
-    /// The value of an entry that has only that: a string whose bytes are beside the key, without deadline or attributes.
+    /// Returns the value of a string whose bytes are next to the key, if it has no deadline and attributes.
     #[inline]
     pub(crate) fn plain_string(&self) -> Option<&[u8]> {
         match self.tag().is_plain_string().then(|| self.string()) {
@@ -170,7 +169,7 @@ impl Entry {
         }
     }
 
-    /// When the entry expires, as Unix time in milliseconds.
+    /// Returns the expiry time, as Unix time in milliseconds.
     #[inline]
     pub fn deadline_ms(&self) -> Option<i64> {
         let tag = self.tag();
@@ -181,15 +180,15 @@ impl Entry {
         Some(i64::from_le_bytes(unsafe { self.read(tag.key_at() - DEADLINE_LEN) }))
     }
 
-    /// Whether the entry's deadline has come at `now_ms`.
+    /// Returns true if the entry has expired at `now_ms`.
     #[inline]
     pub fn is_expired(&self, now_ms: i64) -> bool {
         self.deadline_ms().is_some_and(|deadline_ms| deadline_ms <= now_ms)
     }
 
-    /// The bytes of memory the entry owns, as the allocator counts them.
+    /// Returns the bytes of memory that the entry owns, as the allocator counts them.
     ///
-    /// A blob is counted whole even while a reply shares it. Takes constant time.
+    /// A blob counts in full even while a reply shares it. Takes constant time.
     #[inline]
     pub fn allocated_bytes(&self) -> usize {
         let tag = self.tag();
@@ -203,13 +202,13 @@ impl Entry {
         self.tag().kind()
     }
 
-    /// Whether this is the entry of `key`.
+    /// Returns true if this is the entry of `key`.
     #[inline]
     pub(crate) fn is_key(&self, key: &[u8]) -> bool {
         same_bytes(self.key(), key)
     }
 
-    /// What is known of the entry's uses.
+    /// Returns the usage data.
     #[inline]
     pub(crate) fn access(&self) -> Access {
         let bits = self.handle.addr().get();
@@ -219,14 +218,14 @@ impl Entry {
         }
     }
 
-    /// Whether the entry has a deadline, without a look at the entry itself.
+    /// Returns true if the entry has a deadline, without reading the entry itself.
     #[inline]
     pub(crate) fn is_volatile(&self) -> bool {
         self.handle.addr().get() & VOLATILE != 0
     }
 
-    /// Sets what is known of the uses. The handle is written only when that changes, so that
-    /// reading a key many times within a second leaves its cache line clean.
+    /// Sets the usage data. Writes the handle only if they change, so that reading a key many times within a second
+    /// leaves its cache line clean.
     #[inline]
     pub(crate) fn set_access(&mut self, access: Access) {
         if self.access() != access {
@@ -234,7 +233,7 @@ impl Entry {
         }
     }
 
-    /// Sets the stamp alone, with the same care.
+    /// Sets only the stamp, with the same care.
     #[inline]
     pub(crate) fn touch(&mut self, stamp: Stamp) {
         let stamp = stamp.bits();
@@ -252,13 +251,13 @@ impl Entry {
         }
     }
 
-    /// The address at which the entry begins, with its key, for a prefetch.
+    /// Returns the address of the entry, with its key, for a prefetch.
     #[inline]
     pub(crate) fn address(&self) -> *const u8 {
         self.base().as_ptr()
     }
 
-    /// Asks the processor to fetch a short key with some hundred bytes of value.
+    /// Prefetches a short key with some hundred bytes of value.
     #[inline]
     pub(crate) fn prefetch(&self) {
         const CACHE_LINE_LEN: usize = 64;
@@ -266,18 +265,18 @@ impl Entry {
         prefetch_read(self.address().wrapping_add(CACHE_LINE_LEN));
     }
 
-    /// The flags a client of memcached stored with the value; 0 for most entries.
+    /// Returns the flags that a memcached client stored with the value; 0 for most entries.
     #[inline]
     pub fn flags(&self) -> u32 {
         self.attributes().flags
     }
 
-    /// What readers and invalidations have left on the entry.
+    /// Returns the marks that readers and invalidations have left.
     pub fn marks(&self) -> Marks {
         self.attributes().marks
     }
 
-    /// The entry's attributes besides value and deadline.
+    /// Returns the attributes besides value and deadline.
     #[inline]
     pub(crate) fn attributes(&self) -> Attributes {
         let tag = self.tag();
@@ -287,7 +286,7 @@ impl Entry {
         self.read_tail(tag)
     }
 
-    /// Sets the attributes besides value and deadline, and keeps these.
+    /// Sets the attributes; value and deadline stay.
     pub(crate) fn set_attributes(&mut self, attributes: Attributes) {
         let old = self.shape();
         // SAFETY: the whole payload moves along, an owned blob pointer with it.
@@ -307,7 +306,7 @@ impl Entry {
         }
     }
 
-    /// Whether the entry carries exactly these attributes.
+    /// Returns true if the entry has exactly these attributes.
     #[inline]
     pub(crate) fn carries(&self, attributes: &Attributes) -> bool {
         if self.tag().has_tail() {
@@ -317,10 +316,9 @@ impl Entry {
         }
     }
 
-    /// Gives the entry a new value and deadline if that leaves everything but the payload as it is:
-    /// layout, length and deadline; attributes stay, so there must be no copy of the old value on disk.
-    /// The quick case of [`Entry::store`]; `false` if it is not given. In line wherever it is called, since its
-    /// callers have looked at the tag and know what kind of content they have.
+    /// Gives the entry a new value and deadline, if only the payload changes: not layout, length or deadline.
+    /// Attributes stay, so there must be no copy of the old value on disk. Fast path of [`Entry::store`]; `false` if
+    /// it does not apply. Always inlined, since callers have checked the tag and know the kind of content.
     #[inline(always)]
     pub(crate) fn overwrite(&mut self, content: &Content<'_>, deadline_ms: Option<i64>) -> bool {
         let tag = self.tag();
@@ -334,8 +332,8 @@ impl Entry {
         if !fits || self.deadline_ms() != deadline_ms {
             return false;
         }
-        // SAFETY: the payload has this kind and length already. The content cannot overlap it, for
-        // the entry is borrowed mutably.
+        // SAFETY: the payload has this kind and length already. The content cannot overlap it, since the entry is
+        // borrowed mutably.
         unsafe {
             let payload = self.payload(tag);
             match content {
@@ -347,10 +345,9 @@ impl Entry {
         true
     }
 
-    /// Gives the entry a new value and deadline, in place when the size class allows. Attributes
-    /// stay.
+    /// Gives the entry a new value and deadline, in place if the size class allows. Attributes stay.
     ///
-    /// Returns what it owned elsewhere, so that the caller decides where that is freed.
+    /// Returns the old out-of-line value, so that the caller decides where to free it.
     pub(crate) fn store(
         &mut self,
         content: Content<'_>,
@@ -359,7 +356,7 @@ impl Entry {
         self.replace(content, deadline_ms, self.attributes())
     }
 
-    /// Like [`Entry::store`], with new attributes, too.
+    /// Like [`Entry::store`], with new attributes as well.
     pub(crate) fn replace(
         &mut self,
         content: Content<'_>,
@@ -387,8 +384,8 @@ impl Entry {
         }
     }
 
-    /// Makes the string one of `len` bytes, at least as many as it has, and hands them out for
-    /// writing. The new bytes are zero.
+    /// Extends the string to `len` bytes, which must not be fewer than before, and returns them for writing. The new
+    /// bytes are zero.
     ///
     /// # Panics
     ///
@@ -413,8 +410,8 @@ impl Entry {
         }
     }
 
-    /// The same value, deadline, flags and uses under another key. The version stays behind: it is
-    /// one of the old key's shard.
+    /// Returns the same value, deadline, flags and usage data under another key. The version is dropped: it belongs
+    /// to the old key's shard.
     pub(crate) fn with_key(mut self, key: &[u8]) -> Self {
         let (deadline_ms, access) = (self.deadline_ms(), self.access());
         let attributes = Attributes { version: None, ..self.attributes() };
@@ -425,15 +422,15 @@ impl Entry {
         Self::with_attributes(key, content, deadline_ms, attributes, access)
     }
 
-    /// A copy under another key, of a value that is in memory. A blob is shared until one of the two is
-    /// modified; a collection is copied, and a copy on disk stays that of the original.
+    /// Returns a copy under another key of a value in memory. A blob is shared until one of the two is modified; a
+    /// collection is copied. A copy on disk stays with the original.
     pub(crate) fn duplicate(&self, key: &[u8], access: Access) -> Self {
         debug_assert!(self.kind() != Kind::Spilled, "a location on disk belongs to one key");
         let attributes = Attributes { version: None, location: None, ..self.attributes() };
         Self::with_attributes(key, self.content(), self.deadline_ms(), attributes, access)
     }
 
-    /// A copy that is equal in everything, and shares a location on disk with the original.
+    /// Returns a copy that is equal in everything, and shares a location on disk with the original.
     pub(crate) fn exact_copy(&self) -> Self {
         let (deadline_ms, attributes) = (self.deadline_ms(), self.attributes());
         Self::with_attributes(self.key(), self.content(), deadline_ms, attributes, self.access())
@@ -465,7 +462,7 @@ impl Entry {
     /// The `N` bytes from offset `at` must be initialized parts of the entry.
     #[inline]
     unsafe fn read<const N: usize>(&self, at: usize) -> [u8; N] {
-        // SAFETY: by the caller's promise; a byte array has no alignment.
+        // SAFETY: guaranteed by the caller; a byte array has no alignment.
         unsafe { self.base().add(at).cast::<[u8; N]>().read() }
     }
 
@@ -477,7 +474,7 @@ impl Entry {
 
     #[inline]
     fn key_len(&self, tag: Tag) -> usize {
-        // SAFETY: the tag tells the width of the key length, which follows it.
+        // SAFETY: the tag states the width of the key length, which follows it.
         unsafe {
             if tag.has_wide_key() {
                 u32::from_le_bytes(self.read(KEY_LEN_AT)) as usize
@@ -494,7 +491,7 @@ impl Entry {
             return width;
         }
         let at = tag.payload_len_at();
-        // SAFETY: the tag tells place and width of the payload length.
+        // SAFETY: the tag states position and width of the payload length.
         unsafe {
             match width {
                 1 => usize::from(u8::from_le_bytes(self.read(at))),
@@ -510,7 +507,7 @@ impl Entry {
         unsafe { self.base().add(tag.key_at() + self.key_len(tag)) }
     }
 
-    /// The place of the tail, in entries that have one.
+    /// Returns the position of the tail, in entries that have one.
     #[inline]
     fn tail(&self, tag: Tag) -> NonNull<u8> {
         // SAFETY: the payload lies before the tail in the same allocation.
@@ -548,7 +545,7 @@ impl Entry {
         }
     }
 
-    /// The pointer in the payload of a blob.
+    /// Returns the pointer in the payload of a blob.
     #[inline]
     fn blob_pointer(&self, tag: Tag) -> NonNull<Vec<u8>> {
         debug_assert!(tag.kind() == Kind::Blob);
@@ -567,9 +564,8 @@ impl Entry {
         }
     }
 
-    /// Lays the entry out as `shape`, which has the same key, and returns the place of the payload,
-    /// whose first `keep` bytes are those of the old payload. The tail is written. Stays in place
-    /// when the size class does not change.
+    /// Changes the layout to `shape`, which has the same key. Returns the payload, whose first `keep` bytes are those
+    /// of the old payload. Writes the tail. Stays in place if the size class does not change.
     ///
     /// # Safety
     ///
@@ -632,12 +628,11 @@ impl std::fmt::Debug for Entry {
     }
 }
 
-/// The handle for an allocation.
+/// Returns the handle for an allocation.
 ///
 /// # Panics
 ///
-/// If the address needs more than 48 bits, which neither Linux on x86_64 nor on aarch64 hands out
-/// unless asked to.
+/// If the address needs more than 48 bits, which Linux on x86_64 and aarch64 returns only on request.
 #[inline]
 fn tagged(base: NonNull<u8>, access: Access, is_volatile: bool) -> NonNull<u8> {
     assert!(base.addr().get() & !ADDRESS_MASK == 0, "an address of more than 48 bits");

@@ -1,7 +1,6 @@
-//! What an entry owns beside its own allocation: the bytes of a large string, or a collection.
+//! Values outside of an entry's allocation: the bytes of a large string, or a collection.
 //!
-//! The entry keeps it as a raw pointer in its payload. This module borrows it as its real type, and
-//! takes it back.
+//! The entry has a raw pointer in its payload. This module borrows the value as its real type, and takes it back.
 
 use std::mem::ManuallyDrop;
 use std::ops::{Deref, DerefMut};
@@ -16,7 +15,7 @@ use super::{Content, Entry};
 use crate::data::collections::{BorrowGuard, CollectionType};
 use crate::data::value::blob_bytes;
 
-/// An entry claims to be `Send` and `Sync`, which takes this.
+/// Checks what an entry's `Send` and `Sync` require.
 const fn assert_threads_may_share<T: Send + Sync>() {}
 const _: () = assert_threads_may_share::<OutOfLine>();
 
@@ -29,7 +28,7 @@ pub(crate) enum OutOfLine {
 }
 
 impl OutOfLine {
-    /// The bytes it takes, as the allocator counts them.
+    /// Returns its bytes, as the allocator counts them.
     pub(crate) fn allocated_bytes(&self) -> usize {
         match self {
             OutOfLine::Blob(blob) => blob_bytes(blob),
@@ -46,7 +45,7 @@ impl OutOfLine {
 }
 
 impl Kind {
-    /// Whether entries of this kind own something besides their allocation.
+    /// Returns true if entries of this kind own something outside of their allocation.
     #[inline]
     pub(super) const fn has_out_of_line(self) -> bool {
         matches!(self, Kind::Collection | Kind::Blob)
@@ -54,16 +53,16 @@ impl Kind {
 }
 
 impl Entry {
-    /// The collection, unless the value is a string.
+    /// Returns the collection, unless the value is a string.
     #[inline]
     pub(crate) fn collection(&self) -> Option<BorrowGuard<'_, Collection>> {
         let (form, pointer) = self.raw_collection()?;
-        // SAFETY: the payload owns the collection, which `self` keeps while it is borrowed; what is
-        // made here is not dropped.
+        // SAFETY: the payload owns the collection, which `self` keeps while it is borrowed; the collection made here
+        // is not dropped.
         Some(BorrowGuard::new(unsafe { Collection::from_raw(form, pointer) }))
     }
 
-    /// Form and pointer of the collection, unless the value is a string. The entry owns it.
+    /// Returns form and pointer of the collection, unless the value is a string. The entry owns it.
     #[inline]
     pub(crate) fn raw_collection(&self) -> Option<(Form, NonNull<u8>)> {
         let tag = self.tag();
@@ -71,7 +70,7 @@ impl Entry {
         (tag.kind() == Kind::Collection).then(|| unsafe { read_collection(self.payload(tag)) })
     }
 
-    /// Lends the collection out to be changed, if the value is one of this type.
+    /// Borrows the collection for changes, if it is of this type.
     #[inline]
     pub(crate) fn borrow_collection<T: CollectionType>(
         &mut self,
@@ -80,8 +79,8 @@ impl Entry {
         if form.kind() != T::KIND {
             return None;
         }
-        // SAFETY: the form is one of this type. The ownership of the payload is borrowed by the collection,
-        // which is not dropped; the guard returns whatever it then is.
+        // SAFETY: the form is one of this type. The collection borrows the ownership of the payload, and is not
+        // dropped; the guard writes its final state back.
         let value = ManuallyDrop::new(unsafe { T::from_raw(form, pointer) });
         Some(CollectionGuard { entry: self, value })
     }
@@ -90,18 +89,18 @@ impl Entry {
     ///
     /// # Panics
     ///
-    /// If the entry holds no blob.
+    /// If the value is no blob.
     pub(crate) fn change_blob<R>(&mut self, change: impl FnOnce(&mut Arc<Vec<u8>>) -> R) -> R {
         let tag = self.tag();
         assert!(tag.kind() == Kind::Blob, "only a blob can be changed as one");
-        // SAFETY: the count owned by the payload is borrowed by the `Arc`, which is not dropped here;
-        // the guard returns whatever count it then holds.
+        // SAFETY: the `Arc` borrows the count that the payload owns, and is not dropped here; the guard writes the
+        // final `Arc` back.
         let blob = ManuallyDrop::new(unsafe { Arc::from_raw(self.blob_pointer(tag).as_ptr()) });
         let mut guard = BlobGuard { entry: self, blob };
         change(&mut guard.blob)
     }
 
-    /// Takes out what the entry owns elsewhere, if anything, and leaves a value that owns nothing.
+    /// Takes the out-of-line value, if any, and leaves a value that owns nothing.
     pub(crate) fn take_out_of_line(&mut self) -> Option<OutOfLine> {
         let tag = self.tag();
         if !tag.kind().has_out_of_line() {
@@ -128,7 +127,7 @@ impl Entry {
         }
     }
 
-    /// Makes the payload, which owned something, bytes that own nothing, of the same length.
+    /// Replaces the owning payload by bytes that own nothing, of the same length.
     fn disown(&mut self, tag: Tag) {
         let old = self.shape();
         let kind = if tag.kind() == Kind::Blob { Kind::Int } else { Kind::Raw };
@@ -141,8 +140,8 @@ impl Entry {
     }
 }
 
-/// A collection while it may change its form. What it then is goes back into the entry when the guard
-/// ends, by return or by panic, so the entry never keeps a pointer that was freed.
+/// A collection that may change its form. The guard writes the final form back into the entry when it ends, by return
+/// or panic. So the entry never keeps a freed pointer.
 pub(crate) struct CollectionGuard<'a, T: CollectionType> {
     entry: &'a mut Entry,
     value: ManuallyDrop<T>,
@@ -177,7 +176,7 @@ impl<T: CollectionType> Drop for CollectionGuard<'_, T> {
     }
 }
 
-/// The same for the `Arc` of a blob.
+/// Like [`CollectionGuard`], for the `Arc` of a blob.
 struct BlobGuard<'a> {
     entry: &'a mut Entry,
     blob: ManuallyDrop<Arc<Vec<u8>>>,

@@ -1,4 +1,4 @@
-//! Writing the parts of an entry into its allocation.
+//! Writes the parts of an entry into its allocation.
 
 use std::alloc::{Layout, alloc, handle_alloc_error};
 use std::ptr::{self, NonNull};
@@ -9,11 +9,11 @@ use super::attributes::Attributes;
 use super::layout::{DEADLINE_LEN, KEY_LEN_AT, Shape};
 use tierce_collections::Form;
 
-/// Alignment of an entry's allocation: that of every size class, so that it costs nothing, and it
-/// leaves the handle four bits. Nothing inside an entry is aligned.
+/// Alignment of an entry's allocation. Every size class has it, so it costs nothing, and it leaves
+/// four bits of the handle free. Nothing inside an entry is aligned.
 pub(super) const ALIGN: usize = 16;
 
-/// The fewest of 1, 2, 4 or 8 bytes that hold `value`.
+/// Returns the fewest of 1, 2, 4 or 8 bytes that hold `value`.
 #[inline]
 pub(super) fn int_width(value: i64) -> usize {
     // Significant bits with the sign; one byte holds 8 of them.
@@ -23,7 +23,7 @@ pub(super) fn int_width(value: i64) -> usize {
 
 #[inline]
 pub(super) fn memory_layout(size: usize) -> Layout {
-    // An entry is at most a few blobs' threshold and a key long, far from `isize::MAX`.
+    // An entry is at most a few blob thresholds and a key long, far below `isize::MAX`.
     Layout::from_size_align(size, ALIGN).expect("an entry's size is far below isize::MAX")
 }
 
@@ -73,7 +73,7 @@ pub(super) unsafe fn write_tail(at: NonNull<u8>, attributes: &Attributes) {
     let len = attributes.tail_len();
     if len > 0 {
         let tail = attributes.encode();
-        // SAFETY: by the caller's promise; a tail is never longer than its encoding.
+        // SAFETY: guaranteed by the caller; a tail is never longer than its encoding.
         unsafe { ptr::copy_nonoverlapping(tail.as_ptr(), at.as_ptr(), len) }
     }
 }
@@ -84,7 +84,7 @@ pub(super) unsafe fn write_tail(at: NonNull<u8>, attributes: &Attributes) {
 /// of `content`. Afterwards the payload owns the blob's count or the collection, if `content` is one.
 #[inline]
 pub(super) unsafe fn write_payload(payload: NonNull<u8>, content: Content<'_>) {
-    // SAFETY: by the caller's promise.
+    // SAFETY: guaranteed by the caller.
     unsafe {
         match content {
             Content::Embedded(bytes) | Content::Raw(bytes) => write_bytes(payload, bytes),
@@ -106,7 +106,7 @@ pub(super) unsafe fn write_payload(payload: NonNull<u8>, content: Content<'_>) {
 /// `payload` must be valid for writing the payload of a collection.
 #[inline]
 pub(super) unsafe fn write_collection(payload: NonNull<u8>, form: Form, pointer: NonNull<u8>) {
-    // SAFETY: by the caller's promise.
+    // SAFETY: guaranteed by the caller.
     unsafe {
         payload.write(form as u8);
         payload.add(1).cast::<NonNull<u8>>().write_unaligned(pointer);
@@ -118,7 +118,7 @@ pub(super) unsafe fn write_collection(payload: NonNull<u8>, form: Form, pointer:
 /// `payload` must be what [`write_collection`] wrote.
 #[inline]
 pub(super) unsafe fn read_collection(payload: NonNull<u8>) -> (Form, NonNull<u8>) {
-    // SAFETY: by the caller's promise; the byte is the number of a form.
+    // SAFETY: guaranteed by the caller; the byte is the number of a form.
     unsafe {
         (payload.cast::<Form>().read(), payload.add(1).cast::<NonNull<u8>>().read_unaligned())
     }
@@ -129,7 +129,7 @@ pub(super) unsafe fn read_collection(payload: NonNull<u8>) -> (Form, NonNull<u8>
 /// `payload` must be valid for writing as many bytes, and be no part of them.
 #[inline]
 pub(super) unsafe fn write_bytes(payload: NonNull<u8>, bytes: &[u8]) {
-    // SAFETY: by the caller's promise.
+    // SAFETY: guaranteed by the caller.
     unsafe { ptr::copy_nonoverlapping(bytes.as_ptr(), payload.as_ptr(), bytes.len()) }
 }
 
@@ -138,7 +138,7 @@ pub(super) unsafe fn write_bytes(payload: NonNull<u8>, bytes: &[u8]) {
 /// `payload` must be valid for writing `int_width(value)` bytes.
 #[inline]
 pub(super) unsafe fn write_int(payload: NonNull<u8>, value: i64) {
-    // SAFETY: by the caller's promise; truncation drops bytes that only repeat the sign.
+    // SAFETY: guaranteed by the caller; truncation drops bytes that only repeat the sign.
     unsafe {
         match int_width(value) {
             1 => payload.cast::<[u8; 1]>().write((value as i8).to_le_bytes()),

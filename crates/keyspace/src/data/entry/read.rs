@@ -1,4 +1,4 @@
-//! The value of an entry, as readers see it.
+//! Read access to the value of an entry.
 
 use tierce_collections::{Form, Hash};
 use tierce_storage::ColdLocation;
@@ -11,7 +11,7 @@ use crate::data::collections::CollectionType;
 use crate::data::value::{EMBSTR_LEN_MAX, Value, ValueType};
 
 impl Entry {
-    /// The type of the value.
+    /// Returns the type of the value.
     pub fn value_type(&self) -> ValueType {
         match self.raw_collection() {
             Some((form, _)) => ValueType::Collection(form.kind()),
@@ -19,11 +19,11 @@ impl Entry {
         }
     }
 
-    /// The value, which has to be in memory.
+    /// Returns the value, which must be in memory.
     ///
     /// # Panics
     ///
-    /// If it is on disk only; see [`Entry::is_spilled`].
+    /// If it is only on disk; see [`Entry::is_spilled`].
     #[inline]
     pub fn value(&self) -> Value<'_> {
         match self.string() {
@@ -35,7 +35,7 @@ impl Entry {
         }
     }
 
-    /// The name OBJECT ENCODING replies with.
+    /// Returns the name that OBJECT ENCODING reports.
     pub fn encoding(&self) -> &'static str {
         if let Some(spilled) = self.spilled() {
             return spilled.encoding();
@@ -50,7 +50,7 @@ impl Entry {
 }
 
 impl Spilled {
-    /// What `entry`, whose value is in memory, is when it is on disk only.
+    /// Returns the record of `entry`, whose value is in memory, for a value that is only on disk.
     pub(crate) fn of(entry: &Entry, location: ColdLocation) -> Self {
         let form = match entry.value_type() {
             ValueType::Collection(kind) => {
@@ -67,7 +67,7 @@ impl Spilled {
 }
 
 impl Entry {
-    /// Type and location, if the value is on disk only.
+    /// Returns type and location, if the value is only on disk.
     #[inline]
     pub(crate) fn spilled(&self) -> Option<Spilled> {
         let tag = self.tag();
@@ -79,13 +79,13 @@ impl Entry {
         Spilled::decode(bytes)
     }
 
-    /// Whether the value is on disk only.
+    /// Returns true if the value is only on disk.
     #[inline]
     pub fn is_spilled(&self) -> bool {
         self.kind() == Kind::Spilled
     }
 
-    /// The length of a string, wherever it is; 0 for what is none.
+    /// Returns the length of a string, in memory or on disk; 0 for other types.
     pub fn string_len(&self) -> usize {
         match self.spilled() {
             Some(spilled) => spilled.string_len(),
@@ -93,12 +93,12 @@ impl Entry {
         }
     }
 
-    /// The number of elements of a collection; 0 for a string.
+    /// Returns the number of elements of a collection; 0 for a string.
     pub fn element_count(&self) -> usize {
         self.collection().map_or(0, |collection| collection.len())
     }
 
-    /// Where the value is on disk, whether or not it is in memory, too.
+    /// Returns the location of the value on disk, even if it is in memory as well.
     #[inline]
     pub(crate) fn location(&self) -> Option<ColdLocation> {
         let tag = self.tag();
@@ -108,20 +108,20 @@ impl Entry {
         if tag.has_tail() { self.attributes().location } else { None }
     }
 
-    /// Whether the value is in memory and on disk.
+    /// Returns true if the value is in memory and on disk.
     #[inline]
     pub(crate) fn has_copy_on_disk(&self) -> bool {
         self.tag().has_tail() && self.attributes().location.is_some()
     }
 
-    /// Forgets that the value in memory is on disk, too, for there it is out of date.
+    /// Forgets the copy on disk, because it is obsolete.
     pub(crate) fn forget_copy(&mut self) {
         self.set_attributes(Attributes { location: None, ..self.attributes() });
     }
 }
 
 impl Entry {
-    /// When the next deadline of a field comes, if this is a hash; see
+    /// Returns the earliest field deadline, if this is a hash; see
     /// [`Hash::next_deadline_ms`](tierce_collections::Hash::next_deadline_ms).
     #[inline]
     pub(crate) fn next_field_deadline_ms(&self) -> Option<i64> {
@@ -136,7 +136,7 @@ impl Entry {
         Hash::of(&collection)?.next_deadline_ms()
     }
 
-    /// True for a hash of which the deadlines of all fields have come.
+    /// Returns true for a hash whose fields have all expired.
     #[cold]
     pub(crate) fn is_hash_all_due(&self, now_ms: i64) -> bool {
         self.collection()

@@ -1,7 +1,7 @@
-//! What an entry remembers of a value that is on disk.
+//! Reference of an entry to a value on disk.
 //!
-//! A value that was read again stays on disk, too, as long as it is not changed: then the entry has the
-//! location of the copy among its [`Attributes`](super::Attributes), and may forget the value at any time.
+//! A value that was fetched stays on disk as well, until it changes. Then the entry has the location of the copy in
+//! its [`Attributes`](super::Attributes), and may drop the value from memory at any time.
 
 use tierce_collections::CollectionKind;
 use tierce_storage::ColdLocation;
@@ -10,16 +10,16 @@ use crate::data::value::{EMBSTR_LEN_MAX, ValueType};
 
 /// A string as it was set.
 pub(super) const STRING: u8 = 0;
-/// A string that was modified in part.
+/// A string that was partially modified.
 pub(super) const RAW_STRING: u8 = 1;
-/// Where the number of a collection's type is in the byte.
+/// Position of the number of a collection's type in the byte.
 pub(super) const TYPE_SHIFT: u32 = 4;
 
 /// Type and location of a value on disk.
 ///
 /// | offset | size | field | meaning |
 /// |---|---|---|---|
-/// | 0 | 1 | form | 0 a string, 1 a string that was modified in part, else number of the type << 4 and number of the encoding |
+/// | 0 | 1 | form | 0: string, 1: partially modified string, else type << 4 and number of the encoding |
 /// | 1 | 12 | location | see [`ColdLocation`] |
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Spilled {
@@ -30,7 +30,7 @@ pub struct Spilled {
 impl Spilled {
     pub(crate) const ENCODED_LEN: usize = 1 + ColdLocation::ENCODED_LEN;
 
-    /// The same value at another location.
+    /// Returns the same value at another location.
     pub(crate) fn moved_to(self, location: ColdLocation) -> Self {
         Self { location, ..self }
     }
@@ -41,7 +41,7 @@ impl Spilled {
         bytes
     }
 
-    /// The reverse of [`Spilled::encode`]; `None` if there is no such type.
+    /// Reverses [`Spilled::encode`]; `None` if there is no such type.
     pub(crate) fn decode(bytes: &[u8; Self::ENCODED_LEN]) -> Option<Self> {
         let (form, location) = bytes.split_first()?;
         let form = *form;
@@ -54,13 +54,13 @@ impl Spilled {
         kind_of(self.form).map_or(ValueType::String, ValueType::Collection)
     }
 
-    /// The length of a string; 0 for what is none.
+    /// Returns the length of a string; 0 for other types.
     pub(crate) fn string_len(self) -> usize {
-        // Before the string stands a byte that says what it is.
+        // A byte for the kind precedes the string.
         if self.form <= RAW_STRING { (self.location.len as usize).saturating_sub(1) } else { 0 }
     }
 
-    /// The name OBJECT ENCODING replies with.
+    /// Returns the name that OBJECT ENCODING reports.
     pub(crate) fn encoding(self) -> &'static str {
         match kind_of(self.form) {
             Some(kind) => {

@@ -1,4 +1,5 @@
-//! Entries against a plain model. This folder is the crate's unsafe code: run these under Miri too.
+//! Tests entries against a simple model. This folder has the crate's unsafe code: run these under
+//! Miri too.
 
 use std::sync::Arc;
 
@@ -58,7 +59,7 @@ fn attributes() -> impl Strategy<Value = Attributes> {
     })
 }
 
-/// What an entry should say of itself.
+/// Expected state of an entry.
 #[derive(Debug, Clone)]
 struct Model {
     key: Vec<u8>,

@@ -1,4 +1,4 @@
-//! Shards that threads hold for long, and the workers that are woken when they are free.
+//! Shards that threads keep locked for long, and workers to wake when they are free.
 
 pub(crate) mod registry;
 mod sync;
@@ -9,31 +9,31 @@ use std::time::Duration;
 
 use self::registry::{Registry, ShardSet, Woken};
 
-/// What a thread does that needs a busy shard.
+/// Action of a thread that needs a busy shard.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum OnBusy {
-    /// Waits, holding no other.
+    /// Waits, without any other lock.
     Wait,
-    /// The same, for so long at most if another thread holds it for long.
+    /// Waits, but at most this long for a busy shard.
     WaitFor(Duration),
-    /// Does without.
+    /// Gives up.
     Fail,
-    /// Does without, and has this worker woken when the shard is free.
+    /// Gives up, and has this worker woken when the shard is free.
     SetAside(u16),
 }
 
-/// Shards that are free again, for a worker that has set requests aside. Until all clones are dropped, or
-/// some milliseconds have passed, no thread takes one of them for long.
+/// Shards that are free again, for a worker with deferred requests. No thread marks one of them busy until all clones
+/// are dropped, or some milliseconds have passed.
 #[derive(Clone)]
-pub struct Freed(Arc<Promise>);
+pub struct Freed(Arc<Reservation>);
 
-struct Promise {
+struct Reservation {
     registry: Arc<Registry>,
     shards: ShardSet,
 }
 
 impl Freed {
-    /// Whether this shard is one of them.
+    /// Returns true if this shard is one of them.
     #[must_use]
     pub fn contains(&self, shard: usize) -> bool {
         self.0.shards.binary_search(&shard).is_ok()
@@ -46,7 +46,7 @@ impl fmt::Debug for Freed {
     }
 }
 
-impl Drop for Promise {
+impl Drop for Reservation {
     fn drop(&mut self) {
         self.registry.served(&self.shards);
     }
@@ -55,7 +55,7 @@ impl Drop for Promise {
 /// Wakes a worker.
 type Wake = Box<dyn Fn(u16, Freed) + Send + Sync>;
 
-/// The busy shards of a keyspace, and the way to the workers.
+/// The busy shards of a keyspace, and the callback to wake workers.
 pub(crate) struct BusyShards {
     pub(crate) registry: Arc<Registry>,
     pub(crate) wake: OnceLock<Wake>,
@@ -67,13 +67,13 @@ impl BusyShards {
     }
 
     fn wake(&self, Woken { workers, shards }: Woken) {
-        let freed = Freed(Arc::new(Promise { registry: Arc::clone(&self.registry), shards }));
+        let freed = Freed(Arc::new(Reservation { registry: Arc::clone(&self.registry), shards }));
         let Some(wake) = self.wake.get() else { return };
         workers.into_iter().for_each(|worker| wake(worker, freed.clone()));
     }
 }
 
-/// Shards that are busy until this is dropped; they are locked after it is made, and unlocked before.
+/// Shards that are busy until this is dropped. They are locked after it is made, and unlocked before it is dropped.
 pub(crate) struct Announcement<'k> {
     pub(crate) busy: &'k BusyShards,
     pub(crate) shards: ShardSet,

@@ -1,20 +1,19 @@
-//! Shards that a thread holds for long, and requests that are set aside until these are free.
+//! Shards that a thread keeps locked for long, and requests that are deferred until these are free.
 //!
-//! A thread that will hold shards for longer than a moment announces them before it locks them
-//! ([`Registry::announce`]): they are *busy* until it has unlocked them ([`Registry::end`]). A worker that
-//! finds a shard locked checks whether it is busy. If not, it waits, because that takes a moment only. If
-//! it is, the worker registers ([`Registry::set_aside`]), sets the request aside and serves others, until
-//! it is woken.
+//! A thread that will keep shards locked for longer than a moment announces them before it locks them
+//! ([`Registry::announce`]). They are *busy* until it has unlocked them ([`Registry::end`]). A worker that finds a
+//! shard locked checks if it is busy. If not, it waits, because that takes only a moment. Otherwise it registers
+//! ([`Registry::set_aside`]), defers the request, and serves others until it is woken.
 //!
-//! **No wake-up is lost:** a shard becomes free and the list is taken under one lock, under which a worker
-//! that registers looks again whether the shard is busy.
+//! **No wake-up is lost:** one lock protects both the end of a busy period, with the list of workers, and the
+//! registration of a worker, which checks again if the shard is busy.
 //!
-//! **No starvation:** announcements of the same shard take turns in the order in which they came, and
-//! before the next one all workers that were woken by the end of the last have retried what they had
-//! set aside ([`Registry::served`]), within a time limit.
+//! **No starvation:** announcements of a shard are served in the order of their arrival. Before the next one, all
+//! workers woken by the end of the last have retried their deferred requests ([`Registry::served`]), within a time
+//! limit.
 //!
-//! This is only the state machine: it locks no shard and wakes no worker. It is verified with loom
-//! (`tests/busy_model.rs`).
+//! This is only the state machine: it locks no shard and wakes no worker. `tests/busy_model.rs` verifies it with
+//! loom.
 
 use std::sync::Arc;
 
@@ -23,10 +22,10 @@ use super::sync::{AtomicBool, Condvar, Deadline, Mutex, Ordering, deadline, wait
 /// Shards by their numbers, ascending.
 pub(crate) type ShardSet = Arc<[usize]>;
 
-/// Which shards are busy, and which threads wait for them.
+/// The busy shards, and the threads that wait for them.
 #[derive(Debug)]
 pub(crate) struct Registry {
-    /// Written under the lock of `state` alone. Read without it as a hint.
+    /// Written only under the lock of `state`. Read without it as a hint.
     busy: Box<[AtomicBool]>,
     state: Mutex<RegistryState>,
     changed: Condvar,
@@ -34,16 +33,15 @@ pub(crate) struct Registry {
 
 #[derive(Debug, Default)]
 struct RegistryState {
-    /// Announcements that wait for their turn, in their order.
+    /// Announcements that wait for their turn, in order.
     queue: Vec<ShardSet>,
-    /// Workers that have set requests aside, and the shards that these wait for.
+    /// Workers with deferred requests, and the shards that they wait for.
     set_aside: Vec<(usize, u16)>,
-    /// Shards that are free again, and have been promised to the workers that were woken.
-    promised: Vec<ShardSet>,
+    /// Shards that are free again, and reserved for the workers that were woken.
+    reserved: Vec<ShardSet>,
 }
 
-/// The workers to wake, and the shards that have come free: those are promised to them until
-/// [`Registry::served`] is called.
+/// Workers to wake, and the freed shards, which are reserved for them until [`Registry::served`].
 #[derive(Debug)]
 pub(crate) struct Woken {
     pub(crate) workers: Vec<u16>,
@@ -59,15 +57,15 @@ impl Registry {
         }
     }
 
-    /// Whether a shard is busy. What it says may be out of date.
+    /// Returns true if a shard is busy. The result may be outdated.
     #[inline]
     pub(crate) fn is_busy(&self, shard: usize) -> bool {
         self.busy[shard].load(Ordering::Acquire)
     }
 
-    /// Makes shards busy, which the caller locks next and holds for long. Waits for those who hold one of
-    /// them for long or came before, if wanted only until `give_up`, and for the workers they are promised to. The
-    /// caller holds none. `false` if it has given up.
+    /// Marks shards as busy; the caller locks them next, for long. Waits for threads that keep one of them locked for
+    /// long or came before, until `give_up` if given, and for the workers for which they are reserved. The caller has
+    /// no shard locked. `false` if it has given up.
     #[must_use]
     pub(crate) fn announce(&self, shards: &ShardSet, give_up: Option<Deadline>) -> bool {
         let mut state = self.state.lock();
@@ -85,11 +83,11 @@ impl Registry {
                 if !may_wait {
                     state.leave(shards);
                     drop(state);
-                    // Those behind may be next.
+                    // Later announcements may be next.
                     self.changed.notify_all();
                     return false;
                 }
-            } else if state.is_promised(shards) {
+            } else if state.is_reserved(shards) {
                 let until = *patience.get_or_insert_with(deadline);
                 if !wait_until(&self.changed, &mut state, until) {
                     break;
@@ -103,14 +101,14 @@ impl Registry {
         true
     }
 
-    /// The caller has unlocked what it announced. Returns the threads to wake.
+    /// Ends the busy period: the caller has unlocked the shards. Returns the threads to wake.
     #[must_use]
     pub(crate) fn end(&self, shards: &ShardSet) -> Option<Woken> {
         let mut state = self.state.lock();
         shards.iter().for_each(|shard| self.busy[*shard].store(false, Ordering::Release));
         let mut workers = state.take_set_aside(shards);
         if !workers.is_empty() {
-            state.promised.push(Arc::clone(shards));
+            state.reserved.push(Arc::clone(shards));
         }
         drop(state);
         self.changed.notify_all();
@@ -119,14 +117,13 @@ impl Registry {
         (!workers.is_empty()).then(|| Woken { workers, shards: Arc::clone(shards) })
     }
 
-    /// All workers that [`Registry::end`] woke have retried what they had set aside.
+    /// Ends the reservation: all workers that [`Registry::end`] woke have retried their deferred requests.
     pub(crate) fn served(&self, shards: &ShardSet) {
-        self.state.lock().promised.retain(|promised| !Arc::ptr_eq(promised, shards));
+        self.state.lock().reserved.retain(|reserved| !Arc::ptr_eq(reserved, shards));
         self.changed.notify_all();
     }
 
-    /// Registers a worker that sets a request aside. `false` if the shard is not busy any more: then
-    /// it would never be woken.
+    /// Registers a worker that defers a request. `false` if the shard is not busy any more: it would never be woken.
     #[must_use]
     pub(crate) fn set_aside(&self, shard: usize, worker: u16) -> bool {
         let mut state = self.state.lock();
@@ -143,19 +140,19 @@ impl Registry {
 }
 
 impl RegistryState {
-    /// Whether an earlier announcement waits for one of these shards.
+    /// Returns true if an earlier announcement waits for one of these shards.
     fn is_behind(&self, shards: &ShardSet) -> bool {
         let before = self.queue.iter().take_while(|queued| !Arc::ptr_eq(queued, shards));
         before.into_iter().any(|queued| have_common(queued, shards))
     }
 
-    /// An announcement does not wait any more.
+    /// Removes an announcement that does not wait any more.
     fn leave(&mut self, shards: &ShardSet) {
         self.queue.retain(|queued| !Arc::ptr_eq(queued, shards));
     }
 
-    fn is_promised(&self, shards: &ShardSet) -> bool {
-        self.promised.iter().any(|promised| have_common(promised, shards))
+    fn is_reserved(&self, shards: &ShardSet) -> bool {
+        self.reserved.iter().any(|reserved| have_common(reserved, shards))
     }
 
     fn take_set_aside(&mut self, shards: &ShardSet) -> Vec<u16> {

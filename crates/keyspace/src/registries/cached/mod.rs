@@ -1,18 +1,18 @@
-//! Keys that clients have read and may have cached, so that they must be told when these change.
+//! Keys that clients may have cached, so that they must be told of changes (client-side caching).
 //!
-//! Each shard has a table ([`CachedKeys`]) of such keys with their readers, behind its lock. A change takes its key
-//! out of the table under that lock, and the [`InvalidationSink`] of the keyspace is told before the shard is
-//! unlocked. So a reader is told of one change, and is told again when it has read again. A key need not exist.
+//! Each shard has a table ([`CachedKeys`]) of such keys with their readers, under its lock. A change removes its key
+//! from the table, and the [`InvalidationSink`] of the keyspace is told before the shard is unlocked. So a reader is
+//! told of one change, and again only after it has read again. A key need not exist.
 //!
-//! Others want to be told of every change, whether or not a key was read: the sink asks for that with
+//! Other clients want to be told of every change, even of keys that nobody read: the sink requests that with
 //! `Keyspace::set_broadcast`.
 //!
-//! **No change is missed** as long as a reader is registered before it reads: a change is either visible to the read,
-//! or finds the registration. A registration that is told in vain does no harm. So what is taken back is told like
-//! any change, and beyond the limit of keys (`Keyspace::limit_cached_keys`) some are told as if they had changed.
+//! **No change is missed** if a reader is registered before it reads: a change is either visible to the read, or
+//! finds the registration. Superfluous invalidations do no harm. So a rollback is reported like any change, and keys
+//! beyond the limit (`Keyspace::limit_cached_keys`) are reported as if they had changed.
 //!
-//! **What counts as a change** is more than for `services/watch`: the removal of fields whose deadline has come is one,
-//! and the caches of all databases are emptied at FLUSHDB, FLUSHALL, SWAPDB and a full copy from a primary.
+//! **More events count as changes** than for `services/watch`: the removal of expired fields is one, and FLUSHDB,
+//! FLUSHALL, SWAPDB and a full copy from a primary invalidate the caches of all databases.
 
 pub(crate) mod table;
 
@@ -27,16 +27,16 @@ pub(crate) use self::table::{CachedKey, CachedKeys};
 ///
 /// Called with shards locked: an implementation must be quick, must not call the keyspace, and cannot fail.
 pub trait InvalidationSink: Send + Sync {
-    /// These keys have changed, in this order.
+    /// Reports changed keys, in the order of their changes.
     fn invalidate(&self, invalidated: &[InvalidatedKey]);
 
-    /// All keys may have changed.
+    /// Reports that all keys may have changed.
     fn invalidate_all(&self);
 
-    /// Whether a client that has read keys is still to be told of them. The others are forgotten in time.
+    /// Returns true if a client must still be told of the keys it has read. Other clients are forgotten in time.
     fn still_reads(&self, reader: u64) -> bool;
 
-    /// Whether it is so far behind that changes that no client waits for should wait.
+    /// Returns true if the sink is so far behind that changes that no client waits for should be deferred.
     fn is_congested(&self) -> bool;
 }
 
@@ -49,31 +49,31 @@ pub struct InvalidatedKey {
 }
 
 impl InvalidatedKey {
-    /// The key.
+    /// Returns the key.
     #[must_use]
     pub fn key(&self) -> &[u8] {
         self.cached.key()
     }
 
-    /// The number of the client that has changed it; 0 if none did.
+    /// Returns the number of the client that changed it; 0 if none did.
     #[must_use]
     pub fn changed_by(&self) -> u64 {
         self.changed_by
     }
 
-    /// Those that have read it since its last change, in ascending order.
+    /// Iterates over the clients that have read it since its last change, in ascending order.
     pub fn readers(&self) -> impl Iterator<Item = u64> + '_ {
         self.cached.readers()
     }
 
-    /// Whether it is also for those that want to be told of every change.
+    /// Returns true if it is also for clients that want to be told of every change.
     #[must_use]
     pub fn is_broadcast(&self) -> bool {
         self.is_broadcast
     }
 }
 
-/// What belongs to the tables of all shards.
+/// State shared by the tables of all shards.
 #[derive(Default)]
 pub(crate) struct Cached {
     pub(crate) keys: AtomicU64,
@@ -100,7 +100,7 @@ impl Cached {
         self.readers.fetch_sub(readers as u64, Ordering::Relaxed);
     }
 
-    /// Whether the reaper has to wait.
+    /// Returns true if the reaper must wait.
     pub(crate) fn is_congested(&self) -> bool {
         self.sink.get().is_some_and(|sink| sink.is_congested())
     }
@@ -110,12 +110,12 @@ impl Cached {
     }
 }
 
-/// What a thread has changed under its locks, and has to tell.
+/// Changes of a thread under its locks that are pending for the sink.
 #[derive(Debug, Default)]
 pub(crate) struct Invalidated {
     keys: RefCell<Vec<InvalidatedKey>>,
     pub(crate) all: bool,
-    /// All keys are going to be told at once, and none on its own.
+    /// All keys are going to be reported at once, and none individually.
     pub(crate) is_quiet: bool,
 }
 
@@ -142,7 +142,7 @@ impl Invalidated {
         self.keys.borrow_mut().push(InvalidatedKey { cached, changed_by, is_broadcast });
     }
 
-    /// Whether the last one says the same of a key that no client has read since.
+    /// Returns true if the last item reports the same key, and no client has read it since.
     pub(crate) fn ends_with(&self, key: &[u8], changed_by: u64) -> bool {
         let keys = self.keys.borrow();
         let last = keys.last().filter(|last| last.is_broadcast && last.changed_by == changed_by);

@@ -1,4 +1,4 @@
-//! The keys of one shard that clients have read and may have cached, with these clients.
+//! Keys of one shard that clients may have cached, with these clients.
 
 use std::cmp::Ordering;
 
@@ -8,9 +8,9 @@ use tierce_dash::Table;
 use crate::data::key::{Key, KeyHasher};
 use crate::db_index::DbIndex;
 
-/// A cached key and its readers, in one allocation, for there may be millions:
+/// A cached key and its readers, in one allocation, since there may be millions:
 ///
-/// | bytes | what |
+/// | bytes | content |
 /// |---|---|
 /// | 2 | database |
 /// | 1 | logarithm of the number of slots |
@@ -49,7 +49,7 @@ impl CachedKey {
         1 << self.0[SLOTS_AT]
     }
 
-    /// Bytes of its allocation.
+    /// Returns the bytes of its allocation.
     fn memory_bytes(&self) -> usize {
         size_class(self.0.len())
     }
@@ -80,9 +80,9 @@ impl CachedKey {
         self.db() == db.number() && self.key() == key
     }
 
-    /// Adds a reader, unless it is there. If there is no slot for it, those leave that read no more, and some slots
-    /// come free for others: so a key has not many more slots than readers, and each is copied a few times. Returns
-    /// how many have left.
+    /// Adds a reader, if it is new. Without a free slot, obsolete readers are removed and some spare slots are added.
+    /// So a key has few more slots than readers, and each is copied a few times. Returns the number of removed
+    /// readers.
     fn add(&mut self, reader: u64, still_reads: impl Fn(u64) -> bool) -> Option<usize> {
         let order =
             |other: &[u8; READER_LEN]| -> Ordering { u64::from_le_bytes(*other).cmp(&reader) };
@@ -104,14 +104,14 @@ impl CachedKey {
     }
 }
 
-/// What [`CachedKeys::add`] has added.
+/// Result of [`CachedKeys::add`].
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Added {
-    /// The key, with its reader.
+    /// The key was added, with its reader.
     Key,
-    /// Another reader of a key, in the place of so many that read no more.
+    /// A reader was added to a key, and so many obsolete ones were removed.
     Reader { gone: usize },
-    /// The key had this reader.
+    /// The key already had this reader.
     Nothing,
 }
 
@@ -119,7 +119,7 @@ pub(crate) enum Added {
 #[derive(Debug, Default)]
 pub(crate) struct CachedKeys {
     table: Table<CachedKey>,
-    /// The readers of all keys.
+    /// Number of readers of all keys.
     readers: usize,
     /// Bytes of the keys.
     key_bytes: usize,
@@ -130,17 +130,17 @@ impl CachedKeys {
         self.table.len()
     }
 
-    /// All keys with their readers.
+    /// Returns the number of readers of all keys.
     pub(crate) fn readers_len(&self) -> usize {
         self.readers
     }
 
-    /// What it occupies, its keys included.
+    /// Returns its memory, including its keys.
     pub(crate) fn memory_bytes(&self) -> usize {
         self.table.memory_bytes() + self.key_bytes
     }
 
-    /// Adds a reader of a key. Others of it that read no more may leave.
+    /// Adds a reader of a key. Obsolete readers of the key may be removed.
     pub(crate) fn add(
         &mut self,
         hasher: &KeyHasher,
@@ -182,7 +182,7 @@ impl CachedKeys {
         self.key_bytes -= taken.memory_bytes();
     }
 
-    /// Takes some key out.
+    /// Removes a random key.
     pub(crate) fn take_any(&mut self, hasher: &KeyHasher, random: u64) -> Option<CachedKey> {
         let cached = self.table.sample(random)?;
         let hash = hash_by(hasher)(cached);

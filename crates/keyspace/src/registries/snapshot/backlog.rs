@@ -1,13 +1,12 @@
-//! Copies made by writers that the snapshot has not fetched yet, and the bounds on them.
+//! Copies by writers that the snapshot has not fetched yet, and their limits.
 //!
-//! Writers copy one entry for each key that they change first, the thread of the snapshot fetches
-//! these copies before it walks on. As a rule it is much faster than they are, and the queue is
-//! short. Bounds for the rest, such as a disk that stalls:
+//! Writers copy an entry before they change its key for the first time. The snapshot's thread
+//! fetches these copies before it continues its walk. Usually it is much faster than the writers,
+//! and the queue is short. Limits for other cases, such as a stalled disk:
 //!
-//! - While more than [`QUEUE_BYTES`] wait, a writer that brings a full batch, of a hundred or more
-//!   small entries, waits until there is room, but a millisecond at most: it is throttled, not
-//!   stopped.
-//! - Beyond [`Backlog::bytes_max`] the snapshot is given up. Serving has priority.
+//! - While more than [`QUEUE_BYTES`] wait, a writer with a full batch, of a hundred or more small
+//!   entries, waits until there is room, but at most a millisecond. It is throttled, not stopped.
+//! - Beyond [`Backlog::bytes_max`] the snapshot is cancelled. Requests have priority.
 
 use std::collections::VecDeque;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering::Relaxed};
@@ -18,30 +17,30 @@ use parking_lot::{Condvar, Mutex};
 use super::batch::SnapshotBatch;
 use crate::registries::snapshot::larges::Larges;
 
-/// Writers slow down while more than this waits.
+/// Size of the queue above which writers slow down.
 const QUEUE_BYTES: usize = 16 << 20;
 
-/// How long a writer waits at most, for each batch.
+/// Maximum wait of a writer, for each batch.
 const WAIT_MAX: Duration = Duration::from_millis(1);
 
-/// The thread of the snapshot rests no longer when this much waits.
+/// Size of the queue above which the snapshot's thread does not rest.
 const RESTLESS_BYTES: usize = QUEUE_BYTES / 4;
 
 #[derive(Debug)]
 pub(crate) struct Backlog {
     queue: Mutex<Queue>,
-    /// The queue became shorter.
+    /// Signals that the queue became shorter.
     room: Condvar,
-    /// The queue became longer than [`RESTLESS_BYTES`].
+    /// Signals that the queue became longer than [`RESTLESS_BYTES`].
     crowded: Condvar,
-    /// Extra memory of the snapshot: copies, intervals, tables that were flushed. Relaxed, as are
-    /// the others: a figure.
+    /// Extra memory of the snapshot: copies, intervals, flushed tables. Relaxed, like the others: a
+    /// statistic.
     bytes: AtomicUsize,
     peak_bytes: AtomicUsize,
     bytes_max: usize,
     is_given_up: AtomicBool,
     pub(crate) larges: Larges,
-    /// Collections of at least this many bytes are large.
+    /// Minimum size of large collections, in bytes.
     pub(crate) large_bytes_min: usize,
 }
 
@@ -52,7 +51,8 @@ struct Queue {
 }
 
 impl Backlog {
-    /// For a snapshot that is given up when copies of more than `bytes_max` wait.
+    /// Returns a backlog for a snapshot that is cancelled when copies of more than `bytes_max`
+    /// wait.
     pub(crate) fn new(bytes_max: usize, large_bytes_min: usize) -> Self {
         Self {
             queue: Mutex::default(),
@@ -67,14 +67,14 @@ impl Backlog {
         }
     }
 
-    /// Extra memory at this moment.
+    /// Returns the extra memory at this moment.
     pub(crate) fn bytes(&self) -> usize {
         let bytes = self.bytes.load(Relaxed).wrapping_add(self.larges.bytes());
         self.peak_bytes.fetch_max(bytes, Relaxed);
         bytes
     }
 
-    /// The most there was.
+    /// Returns the maximum extra memory so far.
     pub(crate) fn peak_bytes(&self) -> usize {
         self.peak_bytes.load(Relaxed)
     }
@@ -83,14 +83,14 @@ impl Backlog {
         self.bytes_max
     }
 
-    /// Whether nothing need be copied any more.
+    /// Returns true if the snapshot is cancelled, and needs no more copies.
     pub(crate) fn is_given_up(&self) -> bool {
         self.is_given_up.load(Relaxed)
     }
 
-    /// Follows memory that went from `before` to `after`. For the figures only: against the bound
-    /// count the copies in the queue. Intervals are bounded otherwise, a table that was flushed
-    /// was there before, and of a large collection each member is copied once at most.
+    /// Updates the figures for memory that went from `before` to `after`. Only the copies in the
+    /// queue count against the limit. Intervals have their own limit, a flushed table existed
+    /// before, and each member of a large collection is copied at most once.
     pub(crate) fn follow(&self, before: usize, after: usize) {
         self.bytes.fetch_add(after.wrapping_sub(before), Relaxed);
         if after > before {
@@ -126,7 +126,7 @@ impl Backlog {
         Some(batch)
     }
 
-    /// Sleeps for `time`, unless much waits.
+    /// Sleeps for `time`, unless many bytes wait.
     pub(crate) fn rest(&self, time: Duration) {
         let mut queue = self.queue.lock();
         if queue.bytes <= RESTLESS_BYTES {
@@ -134,7 +134,7 @@ impl Backlog {
         }
     }
 
-    /// Nothing will be fetched any more.
+    /// Cancels: nothing will be fetched any more.
     pub(crate) fn close(&self) {
         self.is_given_up.store(true, Relaxed);
         self.room.notify_all();

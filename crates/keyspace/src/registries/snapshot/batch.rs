@@ -1,10 +1,9 @@
-//! Copies of entries, some hundred in one piece of memory.
+//! Copies of entries, some hundred in one buffer.
 //!
-//! An entry is copied under the lock of its shard, so copying is all that is done there: key and
-//! value go one behind the other into a vector, and of a large string a reference is taken.
-//! Whatever takes time, such as encoding and writing, happens later and without a lock. Collections are
-//! copied as the edits that make them ([`crate::data::collections`]), and of a value
-//! on disk its location, until it is read.
+//! An entry is copied under the lock of its shard, so only the copy is made there: key and value go into a vector,
+//! and a large string is shared by reference. Slow work, such as encoding and writing, happens later without a lock.
+//! Collections are copied as the edits that create them ([`crate::data::collections`]). A value on disk is copied as
+//! its location, until it is read.
 
 use std::ops::Range;
 use std::sync::Arc;
@@ -19,10 +18,10 @@ use crate::data::value::{StrView, Value, blob_bytes};
 use crate::db_index::DbIndex;
 use tierce_collections::IntText;
 
-/// A batch of this many bytes is handed on.
+/// Size at which a batch is passed on.
 pub(crate) const BATCH_BYTES: usize = 16 * 1024;
 
-/// Before each key in [`SnapshotBatch::bytes`] stands a head of this many bytes, with these parts.
+/// Length of the head before each key in [`SnapshotBatch::bytes`], which has these parts.
 const HEAD_LEN: usize = VALUE_LEN.end;
 const DB: Range<usize> = 0..2;
 const KIND: usize = DB.end;
@@ -32,10 +31,10 @@ const MARKS: usize = FLAGS.end;
 const KEY_LEN: Range<usize> = MARKS + 1..MARKS + 1 + 4;
 const VALUE_LEN: Range<usize> = KEY_LEN.end..KEY_LEN.end + 8;
 
-/// The encoding of "no deadline". An entry with this one is gone since long.
+/// Encoding of "no deadline". An entry with this deadline would have expired long ago.
 const NO_DEADLINE: i64 = i64::MIN;
 
-/// How the value of a copy is in the batch.
+/// Encoding of the value of a copy.
 mod kind {
     pub(crate) const BYTES: u8 = 0;
     pub(crate) const INT: u8 = 1;
@@ -45,31 +44,31 @@ mod kind {
     pub(crate) const SPILLED: u8 = 4;
 }
 
-/// Some entries as they were when the snapshot began; see [`Snapshot`](crate::Snapshot).
+/// Some entries as of the beginning of the snapshot; see [`Snapshot`](crate::Snapshot).
 #[derive(Debug, Default)]
 pub struct SnapshotBatch {
     bytes: Vec<u8>,
     /// Large strings, in the order of their keys.
     blobs: Vec<Arc<Vec<u8>>>,
-    /// What the blobs take, as the allocator counts it.
+    /// Bytes of the blobs, as the allocator counts them.
     blob_bytes: usize,
     len: usize,
-    /// How many values are on disk.
+    /// Number of values on disk.
     spilled: usize,
 }
 
-/// An entry as it was when the snapshot began.
+/// An entry as of the beginning of the snapshot.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct SavedEntry<'a> {
-    /// The database it was in.
+    /// Its database.
     pub db: DbIndex,
     /// Its key.
     pub key: &'a [u8],
     /// Its value.
     pub value: SavedValue<'a>,
-    /// When it expires, as Unix time in milliseconds.
+    /// Expiry time, as Unix time in milliseconds.
     pub deadline_ms: Option<i64>,
-    /// What clients of memcached have left on it.
+    /// Flags and marks of memcached clients.
     pub item: ItemNote,
 }
 
@@ -85,7 +84,7 @@ pub enum SavedValue<'a> {
 }
 
 impl<'a> SavedValue<'a> {
-    /// A copy of a value, as a snapshot makes it. The bytes go into `copy`.
+    /// Returns a copy of a value, in the form of a snapshot. The bytes go into `copy`.
     pub fn of(value: &'a Value<'_>, copy: &'a mut Vec<u8>) -> Self {
         match value {
             Value::Str(StrView::Bytes(bytes)) => SavedValue::Str(bytes),
@@ -99,7 +98,7 @@ impl<'a> SavedValue<'a> {
         }
     }
 
-    /// The bytes of a string, for which an integer is written into `scratch`; `None` for a collection.
+    /// Returns the bytes of a string; an integer is written into `scratch`. `None` for a collection.
     pub fn string<'s>(&self, scratch: &'s mut IntText) -> Option<&'s [u8]>
     where
         'a: 's,
@@ -113,27 +112,27 @@ impl<'a> SavedValue<'a> {
 }
 
 impl SnapshotBatch {
-    /// Number of entries.
+    /// Returns the number of entries.
     pub fn len(&self) -> usize {
         self.len
     }
 
-    /// Whether there is no entry.
+    /// Returns true if there is no entry.
     pub fn is_empty(&self) -> bool {
         self.len == 0
     }
 
-    /// The entries.
+    /// Iterates over the entries.
     pub fn iter(&self) -> Iter<'_> {
         Iter(self.copies())
     }
 
-    /// The entries as they stand here.
+    /// Iterates over the entries in their stored form.
     pub(crate) fn copies(&self) -> Copies<'_> {
         Copies { bytes: &self.bytes, blobs: self.blobs.iter() }
     }
 
-    /// Whether values are still on disk.
+    /// Returns true if values are still on disk.
     pub(crate) fn has_spilled(&self) -> bool {
         self.spilled > 0
     }
@@ -154,7 +153,7 @@ impl SnapshotBatch {
         });
     }
 
-    /// Adds a copy from another batch, whose value is `bytes` in place of what it was there, if any.
+    /// Adds a copy from another batch, with the value `bytes` if given.
     pub(crate) fn push_again(&mut self, copy: &Copy<'_>, bytes: Option<&[u8]>) {
         self.push_copy(copy.db, copy.key, copy.deadline_ms, copy.item, |batch| {
             if let Some(blob) = copy.blob {
@@ -171,7 +170,7 @@ impl SnapshotBatch {
         });
     }
 
-    /// Adds a copy whose value `push_value` adds, and says of which kind it is.
+    /// Adds a copy. `push_value` adds its value and returns the kind.
     fn push_copy(
         &mut self,
         db: DbIndex,
@@ -185,7 +184,7 @@ impl SnapshotBatch {
         head[DEADLINE].copy_from_slice(&deadline_ms.unwrap_or(NO_DEADLINE).to_le_bytes());
         head[FLAGS].copy_from_slice(&item.flags.to_le_bytes());
         head[MARKS] = item.marks.to_log();
-        // Keys are bounded by `KEY_LEN_MAX`.
+        // `KEY_LEN_MAX` limits the length of keys.
         head[KEY_LEN].copy_from_slice(&(key.len() as u32).to_le_bytes());
         let head_at = self.bytes.len();
         self.bytes.extend_from_slice(&head);
@@ -199,7 +198,7 @@ impl SnapshotBatch {
         self.len += 1;
     }
 
-    /// Adds a copy of a value, and returns its kind.
+    /// Adds a copy of a value. Returns its kind.
     fn push_value(&mut self, value: Value<'_>) -> u8 {
         match value {
             Value::Str(StrView::Bytes(bytes)) => {
@@ -223,12 +222,12 @@ impl SnapshotBatch {
         }
     }
 
-    /// Whether it is time to hand the batch on. A batch of blobs is small but may hold much.
+    /// Returns true if the batch should be passed on. A batch of blobs is short but may keep much memory.
     pub(crate) fn is_full(&self) -> bool {
         self.bytes.len() + self.blob_bytes >= BATCH_BYTES
     }
 
-    /// The memory that the batch keeps.
+    /// Returns the memory that the batch keeps.
     pub(crate) fn memory_bytes(&self) -> usize {
         self.bytes.capacity() + self.blob_bytes
     }
@@ -243,7 +242,7 @@ impl<'a> IntoIterator for &'a SnapshotBatch {
     }
 }
 
-/// The entries of a [`SnapshotBatch`].
+/// Iterator over the entries of a [`SnapshotBatch`].
 #[derive(Debug, Clone)]
 pub struct Iter<'a>(Copies<'a>);
 
@@ -264,28 +263,28 @@ impl<'a> Iterator for Iter<'a> {
     }
 }
 
-/// An entry as it is in a batch.
+/// An entry in its stored form.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Copy<'a> {
     db: DbIndex,
     key: &'a [u8],
     kind: u8,
     value: &'a [u8],
-    /// For a large string, which is not in `value`.
+    /// Large string, which is not in `value`.
     blob: Option<&'a Arc<Vec<u8>>>,
     deadline_ms: Option<i64>,
     item: ItemNote,
 }
 
 impl Copy<'_> {
-    /// Where the value is, if it is on disk.
+    /// Returns the location of the value, if it is on disk.
     pub(crate) fn location(&self) -> Option<ColdLocation> {
         let spilled = (self.kind == kind::SPILLED).then(|| self.value.first_chunk());
         Some(Spilled::decode(spilled??)?.location)
     }
 }
 
-/// See [`SnapshotBatch::copies`].
+/// Iterator of [`SnapshotBatch::copies`].
 #[derive(Debug, Clone)]
 pub(crate) struct Copies<'a> {
     bytes: &'a [u8],

@@ -13,50 +13,50 @@ use crate::db_index::{DbIndex, DbSet};
 #[derive(Debug, Default)]
 pub(crate) struct Larges {
     pub(crate) waiting: Mutex<BTreeMap<SnapshotId, Large>>,
-    /// What the collections keep for the snapshot.
+    /// Bytes that the collections keep for the snapshot.
     pub(crate) bytes: Arc<AtomicUsize>,
 }
 
-/// A large collection as it was when the snapshot began, but for its members.
+/// A large collection as of the beginning of the snapshot, without its members.
 #[derive(Debug)]
 pub(crate) struct Large {
     pub(crate) head: LargeHead,
     pub(crate) whereabouts: Whereabouts,
 }
 
-/// What is known about a large collection before its members.
+/// Metadata of a large collection, before its members.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct LargeHead {
-    /// The database it was in.
+    /// Its database.
     pub db: DbIndex,
     /// Its key.
     pub key: Vec<u8>,
-    /// When it expires, as Unix time in milliseconds.
+    /// Expiry time, as Unix time in milliseconds.
     pub deadline_ms: Option<i64>,
     /// Its type.
     pub kind: CollectionKind,
-    /// How many members it has.
+    /// Number of members.
     pub len: u64,
-    /// When the first of its fields may expire: not after this. `None` if none has a deadline.
+    /// Lower bound of the first expiry time of its fields. `None` if none has a deadline.
     pub fields_ms: Option<i64>,
 }
 
-/// Where a large collection is now.
+/// Present location of a large collection.
 #[derive(Debug)]
 pub(crate) enum Whereabouts {
     /// Under this key.
     At(DbIndex, Vec<u8>),
-    /// Deleted, overwritten, expired, or the like.
+    /// Removed from its key: deleted, overwritten, expired, or similar.
     Here(Collection),
 }
 
 impl Larges {
-    /// Extra memory.
+    /// Returns the extra memory.
     pub(crate) fn bytes(&self) -> usize {
         self.bytes.load(Relaxed)
     }
 
-    /// Begins to save a large collection, which `at` is in now, and was in `db` when the snapshot began.
+    /// Begins to save a large collection. It is in `at` now, and was in `db` at the beginning of the snapshot.
     pub(crate) fn begin(&self, db: DbIndex, at: DbIndex, entry: &mut Entry) {
         let tag = SnapshotTag::new(&self.bytes);
         let id = tag.id();
@@ -75,7 +75,7 @@ impl Larges {
         self.waiting.lock().insert(id, Large { head, whereabouts });
     }
 
-    /// The same for one whose key is gone already.
+    /// Like [`Larges::begin`], for a collection whose key is already removed.
     pub(crate) fn begin_with(&self, db: DbIndex, mut entry: Entry) {
         self.begin(db, db, &mut entry);
         if let (Some(id), Some(OutOfLine::Collection(collection))) =
@@ -86,7 +86,7 @@ impl Larges {
         }
     }
 
-    /// A collection is under this key now; `false` if its snapshot is gone.
+    /// Updates the key of a collection; `false` if its snapshot has ended.
     pub(crate) fn move_to(&self, id: SnapshotId, db: DbIndex, key: &[u8]) -> bool {
         let mut waiting = self.waiting.lock();
         let Some(large) = waiting.get_mut(&id) else { return false };
@@ -94,7 +94,7 @@ impl Larges {
         true
     }
 
-    /// Takes a collection that is under no key any more, or returns it if its snapshot is gone.
+    /// Takes a collection without a key, or returns it if its snapshot has ended.
     pub(crate) fn hand_over(&self, id: SnapshotId, collection: Collection) -> Option<Collection> {
         let mut waiting = self.waiting.lock();
         let Some(large) = waiting.get_mut(&id) else { return Some(collection) };
@@ -103,7 +103,7 @@ impl Larges {
         None
     }
 
-    /// Two databases were exchanged. All shards are locked.
+    /// Updates the databases after an exchange. All shards are locked.
     pub(crate) fn swap(&self, a: DbIndex, b: DbIndex) {
         for large in self.waiting.lock().values_mut() {
             if let Whereabouts::At(at, _) = &mut large.whereabouts {
@@ -116,7 +116,7 @@ impl Larges {
         }
     }
 
-    /// The keys of some databases whose collections are being saved. All shards are locked.
+    /// Returns the keys of some databases whose collections are being saved. All shards are locked.
     pub(crate) fn keys_in(&self, dbs: &DbSet) -> Vec<(DbIndex, Vec<u8>)> {
         let waiting = self.waiting.lock();
         let keys = waiting.values().filter_map(|large| match &large.whereabouts {
@@ -126,13 +126,13 @@ impl Larges {
         keys.collect()
     }
 
-    /// The one that has waited longest.
+    /// Returns the collection that has waited longest.
     pub(crate) fn first(&self) -> Option<(SnapshotId, LargeHead)> {
         let waiting = self.waiting.lock();
         waiting.first_key_value().map(|(id, large)| (*id, large.head.clone()))
     }
 
-    /// Forgets a collection. Returns the key that it is still under.
+    /// Forgets a collection. Returns its key, if it still has one.
     pub(crate) fn forget(&self, id: SnapshotId) -> Option<(DbIndex, Vec<u8>)> {
         let large = self.waiting.lock().remove(&id)?;
         match large.whereabouts {

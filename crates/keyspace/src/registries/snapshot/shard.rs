@@ -1,10 +1,10 @@
-//! What a snapshot keeps in one shard, behind the lock of that shard.
+//! State of a snapshot in one shard, under the lock of that shard.
 //!
 //! Invariants:
-//! - For each table that was not empty when the snapshot began there is a walk, until it is through.
-//! - A walk stays with its table: in another database after a SWAPDB, and by itself after a flush,
-//!   which hands the table over instead of leaving it to the lazy-free queue.
-//! - Entries are copied under the number that their database had when the snapshot began.
+//! - Each table that was not empty at the beginning of the snapshot has a walk, until the walk is complete.
+//! - A walk stays with its table: in another database after a SWAPDB, and on its own after a flush, which passes the
+//!   table here instead of the lazy-free queue.
+//! - Entries are copied under the number that their database had at the beginning of the snapshot.
 
 use std::mem;
 use std::sync::Arc;
@@ -19,45 +19,45 @@ use crate::data::key::KeyHasher;
 use crate::db_index::DbIndex;
 use crate::registries::flushed::Flushed;
 
-/// A walk that remembers more than one in this many entries begins to save whole buckets, as intervals
-/// that join: so what is remembered never takes more than about seven bytes for each entry. A bucket is
-/// a dozen copies for one change, which the saver of a busy server cannot fetch as fast.
+/// Maximum share of remembered entries: if a walk remembers more than one in this many, it saves whole buckets, as
+/// intervals that merge. So it never remembers more than about seven bytes for each entry. Saving a bucket makes a
+/// dozen copies for one change, which the saver of a busy server cannot fetch as fast.
 const ENTRIES_PER_POSITION: usize = 3;
 
-/// Without this a table of few entries would begin with that at once.
+/// Minimum number of positions, so that a small table does not begin with that at once.
 const POSITIONS_MIN: usize = 64;
 
-/// The figures for memory follow in steps of this: they are shared by all threads.
+/// Step of the memory figures, which all threads share.
 const FOLLOW_BYTES: usize = 4096;
 
 #[derive(Debug)]
 pub(crate) struct ShardSnapshot {
     pub(crate) walks: Vec<TableWalk>,
-    /// What writers have copied.
+    /// Copies made by writers.
     pub(crate) copies: SnapshotBatch,
     pub(crate) backlog: Arc<Backlog>,
-    /// Memory of copies and walks as the backlog knows it.
+    /// Memory of copies and walks that the backlog has counted.
     pub(crate) followed: usize,
     pub(crate) begun: Begun,
 }
 
-/// The time when a snapshot began, and the role of the server then: they say which entries were there.
+/// Time and role of the server at the beginning of the snapshot. They determine which entries were visible.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Begun {
     pub(crate) at_ms: i64,
     pub(crate) is_following: bool,
 }
 
-/// The way of a snapshot through a table.
+/// Walk of a snapshot through a table.
 #[derive(Debug)]
 pub(crate) struct TableWalk {
-    /// The database as it was called when the snapshot began.
+    /// Number of the database at the beginning of the snapshot.
     pub(crate) db: DbIndex,
     pub(crate) owner: TableOwner,
     pub(crate) walk: Walk,
 }
 
-/// Where the table of a walk is now.
+/// Present location of a walk's table.
 #[derive(Debug)]
 pub(crate) enum TableOwner {
     /// In this database.
@@ -72,18 +72,18 @@ impl TableWalk {
     }
 }
 
-/// What a turn of walking came to.
+/// Result of a turn of walking.
 #[derive(Debug)]
 pub(crate) enum Turn {
     /// There is more to do.
     Unfinished,
-    /// All of the shard is copied. The part has been taken out: writers may have left copies in it.
+    /// The shard is complete. The state was taken out of it: writers may have left copies in it.
     Finished(Box<ShardSnapshot>),
 }
 
 impl ShardSnapshot {
-    /// A part that knows no table yet, with room for those of `databases`, so that nothing need be
-    /// allocated while all shards are locked.
+    /// Returns a state without tables, with room for those of `databases`, so that nothing is allocated while all
+    /// shards are locked.
     pub(crate) fn new(backlog: &Arc<Backlog>, begun: Begun, databases: usize) -> Self {
         Self {
             walks: Vec::with_capacity(databases),
@@ -99,12 +99,12 @@ impl ShardSnapshot {
         self.walks.push(TableWalk { db, owner: TableOwner::Db(db), walk: Walk::begin() });
     }
 
-    /// The copies that writers have left.
+    /// Takes the copies that writers have left.
     pub(crate) fn take_copies(&mut self) -> SnapshotBatch {
         mem::take(&mut self.copies)
     }
 
-    /// Asks the processor to fetch what `access::saving::save_before_change` will read for this hash.
+    /// Prefetches the memory that `access::saving::save_before_change` will read for this hash.
     #[inline]
     pub(crate) fn prefetch(&self, db: DbIndex, hash: u64) {
         if let Some(TableWalk { walk, .. }) = self.walks.iter().find(|walk| walk.is_at(db)) {
@@ -112,7 +112,7 @@ impl ShardSnapshot {
         }
     }
 
-    /// Saves an entry of this hash, if there is one that was there when the snapshot began.
+    /// Saves the entries of this hash that existed at the beginning of the snapshot.
     pub(crate) fn before_change(
         &mut self,
         at: DbIndex,
@@ -137,7 +137,7 @@ impl ShardSnapshot {
         }
         met.begin(table, |entry| backlog.larges.begin(*db, at, entry));
         if copies.is_full() {
-            // From now on the queue counts them.
+            // The queue counts them from now on.
             let full = mem::take(copies);
             self.backlog.follow(0, full.memory_bytes());
             self.backlog.push(full);
@@ -145,7 +145,7 @@ impl ShardSnapshot {
         self.follow();
     }
 
-    /// Has the figures follow the memory of copies and walks.
+    /// Updates the memory figures for copies and walks.
     pub(crate) fn follow(&mut self) {
         let walks: usize = self.walks.iter().map(|walk| walk.walk.memory_bytes()).sum();
         let now = self.copies.memory_bytes() + walks;
@@ -155,7 +155,7 @@ impl ShardSnapshot {
         }
     }
 
-    /// Two databases were exchanged.
+    /// Updates the walks after an exchange of two databases.
     pub(crate) fn swapped(&mut self, a: DbIndex, b: DbIndex) {
         for walk in &mut self.walks {
             if let TableOwner::Db(at) = &mut walk.owner {
@@ -168,7 +168,7 @@ impl ShardSnapshot {
         }
     }
 
-    /// A database was emptied; what was in it is kept if it is still to be walked.
+    /// Handles a flushed database: its table is kept if its walk is not complete.
     pub(crate) fn flushed(&mut self, db: DbIndex, table: Flushed, bytes: usize) -> Option<Flushed> {
         match self.detach(db) {
             Some(walk) => self.take_aside(walk, table, bytes),
@@ -176,18 +176,18 @@ impl ShardSnapshot {
         }
     }
 
-    /// A database is being emptied, which may be taken back: the walk goes where its table is.
+    /// Detaches the walk of a database that is being emptied under an undo log: the walk stays with its table.
     pub(crate) fn detach(&mut self, db: DbIndex) -> Option<TableWalk> {
         let index = self.walks.iter().position(|walk| walk.is_at(db))?;
         Some(self.walks.remove(index))
     }
 
-    /// That was taken back.
+    /// Attaches the walk again after a rollback.
     pub(crate) fn attach(&mut self, walk: TableWalk) {
         self.walks.push(walk);
     }
 
-    /// Keeps a table that was emptied if it is still to be walked; otherwise it is given back.
+    /// Keeps a flushed table if its walk is not complete; otherwise returns it.
     pub(crate) fn take_aside(
         &mut self,
         mut walk: TableWalk,
@@ -210,12 +210,12 @@ pub(crate) struct Saver<'a> {
     pub(crate) met: &'a mut Met,
     pub(crate) backlog: &'a Backlog,
     pub(crate) begun: Begun,
-    /// The database as it was called when the snapshot began.
+    /// Number of the database at the beginning of the snapshot.
     pub(crate) db: DbIndex,
 }
 
 impl Saver<'_> {
-    /// Copies an entry unless it was gone when the snapshot began, or it is large.
+    /// Copies an entry, unless it had expired at the beginning of the snapshot, or it is large.
     pub(crate) fn save(&mut self, entry: &Entry, hasher: &KeyHasher) {
         if Removal::due(entry, self.begun.at_ms, || self.begun.is_following).is_some() {
             return;
@@ -227,7 +227,7 @@ impl Saver<'_> {
     }
 }
 
-/// Large collections that were met while their table was only read: hashes and addresses.
+/// Large collections found while their table was only read: hashes and addresses.
 #[derive(Debug, Default)]
 pub(crate) struct Met(pub(crate) Vec<(u64, *const u8)>);
 

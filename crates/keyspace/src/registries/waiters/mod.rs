@@ -1,25 +1,23 @@
-//! Waiters for keys: blocked clients, in the order in which they came.
+//! Waiters for keys: blocked clients, in the order of their arrival.
 //!
-//! A waiter is registered under each of its keys, with all of their shards locked, after it has found
-//! nothing there (`wait_for_keys`). From then on a thread that changes a key in such a shard
-//! notes the key as ready, and looks up its waiters when the command is through
-//! (`ShardLocks::take_ready`, `claim_waiter`). It serves them itself, in their order;
-//! this module does not know how.
+//! A waiter is registered under each of its keys, with all of their shards locked, after it has found nothing there
+//! (`wait_for_keys`). From then on, a thread that changes a key in such a shard notes the key as ready. After the
+//! command it looks up the waiters (`ShardLocks::take_ready`, `claim_waiter`) and serves them itself, in their order.
+//! This module does not know how to serve them.
 //!
-//! **No wake-up is lost**: a waiter looks at its keys and is registered under the same locks. A change
-//! that comes later finds it registered. If that change finds the waiter claimed, it leaves a note
-//! (`state`).
+//! **No wake-up is lost**: a waiter checks its keys and is registered under the same locks. A later change finds it
+//! registered. If that change finds the waiter claimed, it leaves a note (`state`).
 //!
 //! **Every waiter is served once**: see `state`.
 //!
-//! **No waiter is passed over**: the lock is given up while one is being served, and others may leave
-//! the queue meanwhile. So the search goes on behind a [`Sequence`], not at a position.
+//! **No waiter is skipped**: the lock is released while one is being served, and others may leave the queue
+//! meanwhile. So the search continues after a [`Sequence`], not at a position.
 //!
-//! Not every thread that changes keys can serve: what expires, is evicted, loaded or changed by a protocol
-//! without waiters is handed over when its locks are dropped (`Keyspace::on_unserved`).
+//! Some threads that change keys cannot serve waiters. Keys that expire, are evicted, loaded, or changed by a
+//! protocol without waiters are handed over when the locks are dropped (`Keyspace::on_unserved`).
 //!
-//! The thread that answers a waiter takes it out of its queues, with `forget_waiter`. Where a shard
-//! is busy and the caller must not wait, the reaper does: until then its state keeps others from serving it.
+//! The thread that answers a waiter removes it from its queues, with `forget_waiter`. If a shard is busy and the
+//! caller must not wait, the reaper does it; until then, the waiter's state prevents that others serve it.
 
 mod state;
 mod sync;
@@ -41,16 +39,16 @@ use crate::db_index::{DbIndex, DbSet};
 /// A key that clients may wait for, in its database.
 pub type WaitKey = (DbIndex, Box<[u8]>);
 
-/// The order of arrival: a later waiter has a higher one.
+/// Order of arrival: a later waiter has a higher one.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Sequence(u64);
 
-/// Gives out sequence numbers, without end.
+/// Source of sequence numbers, which never run out.
 #[derive(Debug, Default)]
 pub(crate) struct Sequences(AtomicU64);
 
 impl Sequences {
-    /// The next one. Waiters of the same key are given theirs under its lock, in their order.
+    /// Returns the next one. Waiters of a key get theirs under its lock, in their order.
     pub(crate) fn next(&self) -> Sequence {
         Sequence(self.0.fetch_add(1, Ordering::Relaxed))
     }
@@ -58,31 +56,31 @@ impl Sequences {
 
 /// A client that waits for one of some keys.
 pub struct Waiter {
-    /// Which thread may answer it.
+    /// State that decides which thread may answer it.
     pub state: WaiterState,
-    /// Whether it has to learn that a key is gone.
+    /// True if it must be told when a key is gone.
     pub wake_on_delete: bool,
     pub(crate) sequence: Sequence,
     pub(crate) keys: Box<[WaitKey]>,
-    /// It is in no queue any more.
+    /// True if it is in no queue any more.
     pub(crate) is_forgotten: AtomicBool,
     pub(crate) about: Box<dyn Any + Send + Sync>,
 }
 
 impl Waiter {
-    /// Its place in the order of arrival.
+    /// Returns its position in the order of arrival.
     #[must_use]
     pub fn sequence(&self) -> Sequence {
         self.sequence
     }
 
-    /// The keys that it waits for.
+    /// Returns the keys that it waits for.
     #[must_use]
     pub fn keys(&self) -> &[WaitKey] {
         &self.keys
     }
 
-    /// What was given for serving it, if it is of this type.
+    /// Returns the caller's data for serving it, if they are of this type.
     #[must_use]
     pub fn about<T: Any>(&self) -> Option<&T> {
         self.about.downcast_ref()
@@ -102,9 +100,9 @@ impl fmt::Debug for Waiter {
 #[derive(Debug, Default)]
 pub(crate) struct Waiters {
     pub(crate) queues: HashMap<WaitKey, Queue>,
-    /// How many there are in all queues.
+    /// Number of waiters in all queues.
     pub(crate) len: usize,
-    /// Queues with a waiter that has to learn that the key is gone.
+    /// Number of queues with a waiter that must be told when the key is gone.
     pub(crate) woken_on_delete: usize,
 }
 
@@ -112,7 +110,7 @@ pub(crate) struct Waiters {
 #[derive(Debug, Default)]
 pub(crate) struct Queue {
     pub(crate) waiters: BTreeMap<Sequence, Arc<Waiter>>,
-    /// How many of them have to learn that the key is gone.
+    /// Number of waiters that must be told when the key is gone.
     pub(crate) woken_on_delete: usize,
 }
 
@@ -143,7 +141,7 @@ impl Waiters {
         }
     }
 
-    /// The waiters for a key, in their order, those after `after`.
+    /// Iterates over the waiters for a key after `after`, in their order.
     pub(crate) fn queue(
         &self,
         key: &WaitKey,
@@ -154,7 +152,7 @@ impl Waiters {
         queue.flat_map(move |queue| queue.waiters.range(from)).map(|it| it.1)
     }
 
-    /// All keys, each with what its waiters are about, in their order.
+    /// Returns all keys, each with the data of its waiters, in their order.
     #[cfg(test)]
     pub(crate) fn all<T: Any + Clone>(&self) -> Vec<(WaitKey, Vec<T>)> {
         let about = |waiter: &Arc<Waiter>| waiter.about::<T>().expect("one type in a test").clone();
@@ -162,20 +160,20 @@ impl Waiters {
         queues.map(|(key, it)| (key.clone(), it.waiters.values().map(about).collect())).collect()
     }
 
-    /// The keys of a database that have waiters.
+    /// Iterates over the keys of a database that have waiters.
     pub(crate) fn keys_of(&self, dbs: &DbSet) -> impl Iterator<Item = &WaitKey> {
         self.queues.keys().filter(|(db, _)| dbs.contains(*db))
     }
 }
 
-/// The keys that a thread has made ready while there were waiters in their shards, each once.
+/// Keys that a thread has made ready while there were waiters in their shards, without duplicates.
 #[derive(Debug, Default)]
 pub(crate) struct Ready(pub(crate) RefCell<ReadyKeys>);
 
 #[derive(Debug, Default)]
 pub(crate) struct ReadyKeys {
     pub(crate) in_order: Vec<WaitKey>,
-    /// All of them once more, to find one.
+    /// These keys again, sorted for lookups.
     sorted: BTreeSet<WaitKey>,
 }
 
@@ -212,7 +210,7 @@ impl Ready {
         self.0.borrow_mut().add((db, key.into()));
     }
 
-    /// The keys, in the order in which they became ready. None are left.
+    /// Takes the keys, in the order in which they became ready.
     pub(crate) fn take(&mut self) -> Vec<WaitKey> {
         std::mem::take(self.0.get_mut()).in_order
     }
@@ -222,7 +220,7 @@ impl Ready {
 #[derive(Default)]
 pub(crate) struct Unserved {
     pub(crate) keys: Mutex<UnservedKeys>,
-    /// Told when some were handed over.
+    /// Called when keys were handed over.
     pub(crate) callback: OnceLock<Box<dyn Fn() + Send + Sync>>,
 }
 
@@ -230,11 +228,11 @@ pub(crate) struct Unserved {
 pub(crate) struct UnservedKeys {
     /// Handed over by threads that do not serve. The callback is called for the first of them.
     pub(crate) handed_over: ReadyKeys,
-    /// Left by workers that found the shard busy, which are woken when it is free. They are apart, because until
-    /// then no thread may look here.
+    /// Left by workers that found the shard busy, and are woken when it is free. Separate, because until then no
+    /// thread may check these.
     pub(crate) left: ReadyKeys,
 }
 
-/// Waiters that have their answer and still stand in queues of busy shards.
+/// Waiters that were answered but are still in queues of busy shards.
 #[derive(Default)]
 pub(crate) struct Forgotten(pub(crate) Mutex<Vec<Arc<Waiter>>>);

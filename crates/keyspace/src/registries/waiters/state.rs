@@ -1,71 +1,69 @@
-//! Decides which thread answers a waiter: exactly one of those that have something for it, or its
-//! timeout.
+//! Decides which thread answers a waiter: exactly one of those that can serve it, or its timeout.
 //!
-//! A thread that might have something claims the waiter, tries to serve it, and then either has answered it or
-//! gives the claim back. Others come meanwhile:
+//! A thread that may serve a waiter claims it, tries to serve it, and then either has answered it or returns the
+//! claim. Meanwhile:
 //!
-//! - Another thread with something for it leaves a note, since the holder of the claim may have
-//!   looked before. A thread that gives a claim back and finds the note must look once more.
-//! - Its time is up, or it is to be unblocked: the reason is left, and the holder of the claim answers
-//!   with that if there is nothing better.
+//! - Another thread that may serve it leaves a note, since the holder of the claim may have checked before. If a
+//!   thread returns a claim and finds a note, it must check once more.
+//! - On a timeout or an unblocking, the reason is stored. The holder of the claim answers with it, unless it can
+//!   serve the waiter.
 //!
-//! **Invariants:** from `DONE` there is no way back, and exactly one call leads there: it was told so,
-//! and answers. A note is never lost: it is left while the claim is held, and the thread that gives
-//! the claim back sees it.
+//! **Invariants:** `DONE` is final, and exactly one call reaches it: that caller answers. A note is never lost: it is
+//! left while the claim is held, and the thread that returns the claim sees it.
 
 use super::sync::{AtomicU32, Ordering};
 
 const WAITING: u32 = 0;
 const CLAIMED: u32 = 1;
 const DONE: u32 = 2;
-/// Beside `CLAIMED`.
+/// Flag with `CLAIMED`.
 const NOTE: u32 = 4;
-/// From this bit on, beside `CLAIMED`: why the waiter is to be answered without being served.
+/// First bit, with `CLAIMED`, of the reason to answer the waiter without serving it.
 const REASON_SHIFT: u32 = 8;
 
-/// Why a waiter is answered without being served; what it means is the caller's business.
+/// Reason to answer a waiter without serving it; its meaning is up to the caller.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Reason(pub u8);
 
-/// What became of an attempt to claim.
+/// Result of an attempt to claim.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Claimed {
     /// The caller holds the claim.
     Yes,
-    /// Another thread does, and will look once more.
+    /// Another thread holds the claim, and will check once more.
     ByAnother,
-    /// The waiter has its answer.
+    /// The waiter was answered.
     Done,
 }
 
-/// What is to be done after giving a claim back.
+/// Next step after returning a claim.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Returned {
     /// Nothing: the waiter waits.
     Waiting,
-    /// The claim is still held: look once more.
+    /// The claim is still held: check once more.
     CheckAgain,
-    /// The waiter is to be answered for this reason, by the caller.
+    /// The caller must answer the waiter for this reason.
     Answer(Reason),
 }
 
-/// What became of the end of a waiter's patience.
+/// Result of a cancellation.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Cancelled {
     /// The caller answers.
     Now,
-    /// The holder of the claim answers, with this or with something better.
+    /// The holder of the claim answers, for this reason or with a result.
     ByAnother,
-    /// It has its answer already.
+    /// The waiter was already answered.
     TooLate,
 }
 
-/// See the head of this file.
+/// State of a waiter; see the head of this file.
 #[derive(Debug)]
 pub struct WaiterState(AtomicU32);
 
 impl WaiterState {
-    /// Of a waiter that waits.
+    /// Returns the state of a waiter that waits.
     #[must_use]
     #[allow(clippy::new_without_default, reason = "each belongs to a waiter")]
     pub fn new() -> Self {
@@ -81,13 +79,13 @@ impl WaiterState {
         })
     }
 
-    /// The holder of the claim has answered.
+    /// Ends the wait: the holder of the claim has answered.
     pub fn done(&self) {
         // Notes and reasons are of no use any more.
         self.0.store(DONE, Ordering::Release);
     }
 
-    /// The holder of the claim has nothing.
+    /// Returns the claim: its holder has nothing for the waiter.
     pub fn give_back(&self) -> Returned {
         self.advance(|state| {
             if state & NOTE != 0 {
@@ -100,7 +98,7 @@ impl WaiterState {
         })
     }
 
-    /// The waiter's patience has ended, for a reason other than 0.
+    /// Cancels the wait, for a reason other than 0.
     pub fn cancel(&self, reason: Reason) -> Cancelled {
         debug_assert!(reason.0 != 0);
         self.advance(|state| match state {
@@ -112,12 +110,12 @@ impl WaiterState {
         })
     }
 
-    /// The waiter is withdrawn, and no thread answers it. To be called before another thread can know of it.
+    /// Withdraws the waiter, so that no thread answers it. Call it before another thread can know the waiter.
     pub(crate) fn withdraw(&self) {
         self.0.store(DONE, Ordering::Release);
     }
 
-    /// Whether the waiter has its answer.
+    /// Returns true if the waiter was answered.
     #[must_use]
     pub fn is_done(&self) -> bool {
         self.0.load(Ordering::Acquire) == DONE

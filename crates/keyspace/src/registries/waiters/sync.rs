@@ -1,3 +1,3 @@
-//! What `state` is made of; its model checker puts something else here.
+//! Synchronization primitives of `state`; its model checker replaces this module.
 
 pub(super) use std::sync::atomic::{AtomicU32, Ordering};

@@ -1,43 +1,43 @@
-//! Says of most hashes at once that they are not those of watched keys.
+//! Filter that quickly excludes most hashes without watched keys.
 
 use crate::data::key::KeyHash;
 
-/// Counters for each watched hash: one in 16 of the others passes for watched.
+/// Minimum number of counters for each watched hash: one in 16 other hashes passes.
 const COUNTERS_MIN: usize = 16;
-/// When it is made anew it has room for twice as many.
+/// Number of counters for each hash in a new filter: room for twice as many hashes.
 const COUNTERS_NEW: usize = 2 * COUNTERS_MIN;
-/// From so many on it is made smaller when most of them are not needed any more.
+/// Number of counters for each hash from which the filter shrinks.
 const COUNTERS_MAX: usize = 8 * COUNTERS_NEW;
-/// A filter of this size is kept.
+/// A filter of this length is kept.
 const LEN_MIN: usize = 64;
 
-/// How many watched hashes fall on each counter. A power of two of them, or none.
+/// Number of watched hashes for each counter. The number of counters is a power of two, or zero.
 ///
 /// **Invariant**: the counter of a hash that was added and not removed is above zero.
 #[derive(Debug, Default)]
 pub(crate) struct Filter(Box<[u8]>);
 
 impl Filter {
-    /// `false` if no key of this hash is watched.
+    /// Returns `false` if no key of this hash is watched.
     #[inline]
     pub(crate) fn passes(&self, hash: KeyHash) -> bool {
         self.0.get(self.position(hash)).is_some_and(|counter| *counter > 0)
     }
 
-    /// The counter of a hash; beyond the end without counters.
+    /// Returns the counter of a hash; beyond the end without counters.
     #[inline]
     fn position(&self, hash: KeyHash) -> usize {
-        // The lowest bits decide neither the shard nor the place in its table.
+        // The lowest bits affect neither the shard nor the position in its table.
         hash.0 as usize & self.0.len().wrapping_sub(1)
     }
 
-    /// Whether it should be made anew for so many hashes.
+    /// Returns true if the filter should be rebuilt for so many hashes.
     pub(crate) fn is_unfit(&self, hashes: usize) -> bool {
         let len = self.0.len();
         len < hashes * COUNTERS_MIN || (len > LEN_MIN && len > hashes * COUNTERS_MAX)
     }
 
-    /// One for these hashes.
+    /// Returns a filter for these hashes.
     pub(crate) fn new(hashes: impl ExactSizeIterator<Item = KeyHash>) -> Self {
         let len = (hashes.len() * COUNTERS_NEW).next_power_of_two().max(LEN_MIN);
         let mut filter = Self(vec![0; len].into_boxed_slice());
@@ -55,7 +55,7 @@ impl Filter {
     pub(crate) fn remove(&mut self, hash: KeyHash) {
         let position = self.position(hash);
         match self.0.get_mut(position) {
-            // It may stand for more.
+            // A saturated counter may represent more hashes.
             Some(&mut u8::MAX) | None => {}
             Some(counter) => *counter -= 1,
         }

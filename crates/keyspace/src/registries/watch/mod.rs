@@ -1,4 +1,4 @@
-//! Watched keys: those of a shard, and those that have changed and whose watchers are to be told.
+//! Watched keys: those of a shard, and changed ones whose watchers must be told.
 
 mod filter;
 pub(crate) mod registry;

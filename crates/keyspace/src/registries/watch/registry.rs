@@ -13,8 +13,8 @@ use crate::data::key::{Key, KeyHash};
 use crate::db_index::{DbIndex, DbSet};
 use crate::registries::reaper_wakeup::ReaperWakeup;
 
-/// Tables up to this capacity, about a kilobyte, are kept, so that one that is used again and again is not made
-/// each time.
+/// Maximum capacity, about a kilobyte, of tables that are kept, so that a frequently used one is not rebuilt each
+/// time.
 const KEPT_CAPACITY_MAX: usize = 32;
 
 /// A key that is watched.
@@ -22,42 +22,42 @@ const KEPT_CAPACITY_MAX: usize = 32;
 struct WatchedKey {
     db: DbIndex,
     key: Box<[u8]>,
-    /// In the order of their numbers, never empty.
+    /// Watchers in the order of their numbers, never empty.
     watchers: Vec<Arc<WatchState>>,
 }
 
-/// The watchers of keys of one shard, behind its lock. Code that changes a key asks [`Registry::may_watch`];
+/// The watchers of keys of one shard, under its lock. Code that changes a key calls [`Registry::may_watch`];
 /// everything else is rare.
 #[derive(Debug, Default)]
 pub(crate) struct Registry {
-    /// The keys of each hash: one, but for keys of the same name in several databases.
+    /// The keys of each hash: usually one; more for keys of the same name in several databases.
     keys: HashMap<KeyHash, Vec<WatchedKey>, BuildHasherDefault<SpreadHash>>,
     filter: Filter,
     len: usize,
 }
 
 impl Registry {
-    /// The number of watched keys.
+    /// Returns the number of watched keys.
     pub(crate) fn len(&self) -> usize {
         self.len
     }
 
-    /// Whether a key of this hash may be watched, according to the filter.
+    /// Returns true if a key of this hash may be watched, according to the filter.
     #[inline]
     pub(crate) fn may_watch(&self, hash: KeyHash) -> bool {
         self.filter.passes(hash)
     }
 
-    /// Whether a key of this hash is watched.
+    /// Returns true if a key of this hash is watched.
     pub(crate) fn is_watched(&self, hash: KeyHash) -> bool {
         self.keys.contains_key(&hash)
     }
 
-    /// Registers a watcher; `false` if it was.
+    /// Registers a watcher; `false` if it was registered already.
     pub(crate) fn add(&mut self, db: DbIndex, key: Key<'_>, watcher: Arc<WatchState>) -> bool {
         let keys = self.keys.entry(key.hash()).or_insert_with(|| {
             self.filter.add(key.hash());
-            // Most often there is one, and no other comes.
+            // Usually there is one, and no other follows.
             Vec::with_capacity(1)
         });
         let Some(watched) = keys.iter_mut().find(|it| it.db == db && *it.key == *key.bytes())
@@ -75,7 +75,7 @@ impl Registry {
         true
     }
 
-    /// Takes a watcher out, if it is registered for keys of this hash.
+    /// Removes a watcher, if it is registered for keys of this hash.
     pub(crate) fn remove(&mut self, db: DbIndex, hash: KeyHash, id: WatchId) {
         let Some(keys) = self.keys.get_mut(&hash) else { return };
         let before = keys.len();
@@ -94,7 +94,7 @@ impl Registry {
         }
     }
 
-    /// Takes all watchers of a key out.
+    /// Removes all watchers of a key.
     pub(crate) fn take(&mut self, db: DbIndex, hash: KeyHash, key: &[u8]) -> Vec<Arc<WatchState>> {
         let Some(keys) = self.keys.get_mut(&hash) else { return Vec::new() };
         let is_it = |watched: &WatchedKey| watched.db == db && *watched.key == *key;
@@ -107,14 +107,14 @@ impl Registry {
         watchers
     }
 
-    /// The watched keys of some databases.
+    /// Iterates over the watched keys of some databases.
     pub(crate) fn keys_of(&self, dbs: &DbSet) -> impl Iterator<Item = (DbIndex, KeyHash, &[u8])> {
         let keys = self.keys.iter().flat_map(|(hash, keys)| keys.iter().map(|it| (*hash, it)));
         let keys = keys.filter(|(_, watched)| dbs.contains(watched.db));
         keys.map(|(hash, watched)| (watched.db, hash, &*watched.key))
     }
 
-    /// Removes a hash without keys, and gives back what many took that are watched no more.
+    /// Removes a hash without keys, and releases excess memory.
     fn remove_hash(&mut self, hash: KeyHash) {
         self.keys.remove(&hash);
         self.filter.remove(hash);
@@ -131,7 +131,7 @@ impl Registry {
     }
 }
 
-/// Spreads the hash of a key over a table: its upper bits are the same throughout a shard.
+/// Spreads the hash of a key over a table: its upper bits are constant within a shard.
 #[derive(Debug, Default)]
 struct SpreadHash(u64);
 
@@ -152,10 +152,10 @@ impl Hasher for SpreadHash {
     }
 }
 
-/// Distinguishes watches.
+/// Identity of a watch.
 pub(crate) type WatchId = u64;
 
-/// Where a registration was made, for taking it out.
+/// Key of a registration, for its removal.
 pub(crate) type Registered = (DbIndex, KeyHash);
 
 /// State that a [`Watch`](crate::Watch) shares with threads that change its keys.
@@ -166,12 +166,12 @@ pub struct WatchState {
     pub(crate) board: Arc<Board>,
 }
 
-/// What all watches of a keyspace share.
+/// State shared by all watches of a keyspace.
 pub(crate) struct Board {
     pub(crate) last_id: AtomicU64,
-    /// Watches with keys that are not dirty.
+    /// Number of watches with keys that are not dirty.
     pub(crate) watching: AtomicU64,
-    /// What was dropped without shard locks, for the reaper.
+    /// Watches dropped without shard locks, for the reaper.
     pub(crate) dropped: Mutex<Vec<(WatchId, Vec<Registered>)>>,
     pub(crate) reaper_wakeup: Arc<ReaperWakeup>,
 }
@@ -188,21 +188,21 @@ impl Board {
 }
 
 impl WatchState {
-    /// Whether a key has changed, without regard to deadlines that have come.
+    /// Returns true if a key has changed, regardless of expiry.
     #[inline]
     #[must_use]
     pub fn is_dirty(&self) -> bool {
-        // Relaxed: to be certain one holds the shards of all keys, as do those who write it.
+        // Relaxed: for certainty, a caller has locked the shards of all keys, like those that write it.
         self.is_dirty.load(Ordering::Relaxed)
     }
 
-    /// How many keys are watched: none any more when it is dirty.
+    /// Returns the number of watched keys: none when it is dirty.
     #[must_use]
     pub fn keys(&self) -> usize {
         if self.is_dirty() { 0 } else { self.keys.load(Ordering::Relaxed) }
     }
 
-    /// Makes it dirty, or ends it.
+    /// Marks it dirty, or ends it.
     pub(crate) fn mark(&self) {
         if !self.is_dirty.swap(true, Ordering::Relaxed) && self.keys.load(Ordering::Relaxed) > 0 {
             self.board.watching.fetch_sub(1, Ordering::Relaxed);

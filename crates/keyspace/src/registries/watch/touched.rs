@@ -1,4 +1,4 @@
-//! The watched keys that a thread has changed and whose watchers it has yet to tell.
+//! Watched keys that a thread has changed, and whose watchers it must still tell.
 
 use std::cell::RefCell;
 
@@ -24,12 +24,12 @@ impl Touched {
         self.0.get_mut().is_empty()
     }
 
-    /// How many there are, for [`Touched::truncate`].
+    /// Returns their number, for [`Touched::truncate`].
     pub(crate) fn len(&self) -> usize {
         self.0.borrow().len()
     }
 
-    /// Forgets those that were noted last, for what was done is taken back.
+    /// Forgets the latest ones, because their changes were rolled back.
     pub(crate) fn truncate(&self, len: usize) {
         self.0.borrow_mut().truncate(len);
     }

@@ -1,13 +1,13 @@
 //! Applies the records of another server's log to a keyspace that clients read meanwhile.
 //!
-//! What is applied is logged here like any other change, with the place in that log to which it leads. So a restart
-//! goes on where the local log ends.
+//! Applied changes are logged here like any others, together with the offset in the other log that they reach. So a
+//! restart continues at the end of the local log.
 //!
-//! **Invariant:** the place in the local log is never one whose changes are there in part, since edits of collections
-//! must not be made twice. A short object is one record together with its place. While a longer one is applied, or a
-//! batch of several records is not complete, the data are those of no place.
+//! **Invariant:** the local log never states an offset whose changes are only partly present, since edits of
+//! collections must not be applied twice. A short object is one record together with its offset. While a longer
+//! object is applied, or a batch of several records is incomplete, the data match no offset.
 //!
-//! Time stands still: the other server decides what expires, and logs that as a removal.
+//! Nothing expires here: the other server decides about expiry, and logs it as a removal.
 
 use super::moved::Moved;
 use crate::access::cold::fetch;
@@ -15,7 +15,7 @@ use crate::access::context::Touch;
 use crate::access::shard_locks::ShardLocks;
 use crate::change::log::op::{Effect, Op};
 use crate::change::log::piece::Unfinished;
-use crate::change::stream_place::StreamPlace;
+use crate::change::stream_position::StreamPosition;
 use crate::codec::Reader;
 use crate::data::collections::list::StagingLists;
 use crate::data::key::KeyHash;
@@ -26,7 +26,7 @@ use crate::services::code::CodeEditor;
 use crate::services::flush::{flush_dbs, swap_dbs};
 use crate::services::replay::{NO_TIME_MS, ReplayError, apply, db_index};
 
-/// Objects of at most so many bytes are applied under one lock: a millisecond or less.
+/// Maximum size of objects that are applied under one lock: a millisecond or less.
 const TOGETHER_BYTES_MAX: usize = 64 << 10;
 
 /// See the module.
@@ -37,58 +37,58 @@ pub struct LiveReplay {
 }
 
 impl LiveReplay {
-    /// One that goes on behind what was loaded, in the middle of batches.
+    /// Returns a replay that continues after the loaded data, in the middle of batches.
     #[must_use]
     pub fn behind(unfinished: Unfinished) -> Self {
         Self { unfinished, staging: StagingLists::default() }
     }
 
-    /// Whether no batch has begun that is not complete.
+    /// Returns true if no batch is incomplete.
     #[must_use]
     pub fn is_between_batches(&self) -> bool {
         self.unfinished.is_empty()
     }
 
-    /// Records that have other readers drop what has begun here ([`Unfinished::gaps`]).
+    /// Returns records that make other readers drop the incomplete batches ([`Unfinished::gaps`]).
     #[must_use]
     pub fn gaps(&self) -> Vec<Vec<u8>> {
         self.unfinished.gaps()
     }
 
-    /// Applies the records of one object of a log, after which the data are those of `place`. The locks hold nothing
-    /// before and afterwards; keys that clients may wait for are to be taken from them.
+    /// Applies the records of one object of a log; the data then match `position`. No shard is locked before and
+    /// afterwards. The caller must take ready keys from the locks.
     ///
     /// # Errors
     ///
-    /// If one is no record, or has no place in this keyspace. Some may have been applied then, and the data are those
-    /// of no place.
+    /// If one is no record, or does not fit this keyspace. Some may have been applied then, and the data match no
+    /// offset.
     pub fn apply(
         &mut self,
         locks: &mut ShardLocks<'_>,
         records: &[impl AsRef<[u8]>],
-        place: StreamPlace,
+        position: StreamPosition,
         now_ms: i64,
     ) -> Result<(), ReplayError> {
         let mut complete = Vec::new();
         for record in records {
             complete.extend(self.unfinished.operations(record.as_ref())?);
         }
-        let place = Some(place).filter(|_| self.unfinished.is_empty());
+        let position = Some(position).filter(|_| self.unfinished.is_empty());
         let len: usize = complete.iter().map(|ops| ops.len()).sum();
         locks.set_touch(Touch::No);
-        let outcome = match (&complete[..], place) {
+        let outcome = match (&complete[..], position) {
             ([], None) => move_to(locks, None),
             ([ops], Some(_)) if len <= TOGETHER_BYTES_MAX => {
-                self.together(locks, ops, place, now_ms)
+                self.together(locks, ops, position, now_ms)
             }
             (all, Some(_)) if len <= TOGETHER_BYTES_MAX => {
-                self.together(locks, &all.concat(), place, now_ms)
+                self.together(locks, &all.concat(), position, now_ms)
             }
             (all, _) => move_to(locks, None)
                 .and_then(|()| {
                     all.iter().try_for_each(|ops| self.together(locks, ops, None, now_ms))
                 })
-                .and_then(|()| move_to(locks, place)),
+                .and_then(|()| move_to(locks, position)),
         };
         if outcome.is_err() {
             move_to(locks, None)?;
@@ -96,25 +96,25 @@ impl LiveReplay {
         outcome
     }
 
-    /// Applies operations under one lock, with the place to which they lead.
+    /// Applies operations under one lock, with the offset that they reach.
     fn together(
         &mut self,
         locks: &mut ShardLocks<'_>,
         ops: &[u8],
-        place: Option<StreamPlace>,
+        position: Option<StreamPosition>,
         now_ms: i64,
     ) -> Result<(), ReplayError> {
         let (hashes, is_of_all) = shards_of(locks, ops)?;
         let mut held = match (is_of_all, &hashes[..]) {
             (false, []) => {
-                return if place.is_some() { move_to(locks, place) } else { Ok(()) };
+                return if position.is_some() { move_to(locks, position) } else { Ok(()) };
             }
             (false, hashes) => locks.lock_many(hashes),
             (true, _) => locks.lock_all(),
         };
         let outcome = self.operations(held.locks(), ops, now_ms);
         match &outcome {
-            Ok(()) if place.is_some() => held.locks().move_to(place),
+            Ok(()) if position.is_some() => held.locks().move_to(position),
             Ok(()) => {}
             Err(_) => held.locks().move_to(None),
         }
@@ -141,7 +141,8 @@ impl LiveReplay {
                         }
                         effect => {
                             if !effect.is_anew() {
-                                // What changes it here is not in the log as a whole, unlike in that of this server.
+                                // The other log does not have changed values from disk as a whole, unlike this
+                                // server's own log.
                                 fetch(&mut at, key).map_err(|_| ReplayError::NoColdStore)?;
                             }
                             let op = (db, key, effect);
@@ -159,8 +160,8 @@ impl LiveReplay {
                     [a, b].into_iter().for_each(|db| self.staging.forget_all_of(db));
                     swap_dbs(locks, a, b, now_ms);
                 }
-                // Those of the other server, which have nothing to do with this one.
-                Op::Place(_) | Op::Restatement | Op::Cut(_) => {}
+                // These belong to the other server, and do not apply here.
+                Op::Position(_) | Op::Restatement | Op::Cut(_) => {}
                 Op::Code { kind, name, source: Some(source) } => {
                     CodeEditor::lock(locks).put(kind, name, source);
                 }
@@ -173,15 +174,18 @@ impl LiveReplay {
     }
 }
 
-fn move_to(locks: &mut ShardLocks<'_>, place: Option<StreamPlace>) -> Result<(), ReplayError> {
-    if place.is_some() || locks.keyspace().stream_place().is_some() {
-        locks.move_to(place);
+fn move_to(
+    locks: &mut ShardLocks<'_>,
+    position: Option<StreamPosition>,
+) -> Result<(), ReplayError> {
+    if position.is_some() || locks.keyspace().stream_position().is_some() {
+        locks.move_to(position);
         locks.release();
     }
     Ok(())
 }
 
-/// Which shards operations need, or whether they need all. Nothing is applied of what is malformed.
+/// Returns the shards that operations need, or if they need all. Nothing of malformed input is applied.
 fn shards_of(locks: &ShardLocks<'_>, ops: &[u8]) -> Result<(Vec<KeyHash>, bool), ReplayError> {
     let keyspace = locks.keyspace();
     let (mut hashes, mut is_of_all, mut ops) = (Vec::new(), false, Reader::new(ops));
@@ -191,7 +195,7 @@ fn shards_of(locks: &ShardLocks<'_>, ops: &[u8]) -> Result<(Vec<KeyHash>, bool),
                 db_index(keyspace, db)?;
                 hashes.push(keyspace.hash(key));
             }
-            Op::Place(_) | Op::Restatement | Op::Cut(_) => {}
+            Op::Position(_) | Op::Restatement | Op::Cut(_) => {}
             Op::Flush { .. } | Op::Swap { .. } | Op::Code { .. } => is_of_all = true,
         }
     }

@@ -1,20 +1,19 @@
-//! From the records of a log back to a keyspace.
+//! Loads the records of a log into a keyspace.
 //!
-//! One thread reads records in their order and dispatches their operations to the shards of their keys.
-//! What was dispatched to a shard goes to a loader in chunks; each loader has shards of its own. So
-//! operations on one key stay in order, shards are loaded side by side, and a loader works on the
-//! index of one shard for hundreds of operations, which then comes from the processor's caches: a log
-//! names keys in the order of their changes, which has nothing to do with where they are.
-//! What concerns a whole database waits until all loaders have done what came before.
+//! One thread reads records in order and dispatches their operations to the shards of their keys. Operations for a
+//! shard go to a loader in chunks; each loader has its own shards. So operations on one key stay in order, and shards
+//! are loaded in parallel. A loader works on one shard's index for hundreds of operations, so that the index is in
+//! the processor's caches: keys are logged in the order of their changes, which is random in the index. Operations on
+//! a whole database wait until all loaders have done everything before.
 //!
-//! A loader keeps the lists aside that a checkpoint has logged in parts, until they are complete. They may
-//! never be, if the log ends before, or if the list goes; what the log says of such a list stands.
+//! A loader keeps lists that a checkpoint has logged in parts in a side buffer until they are complete. They may
+//! never be, if the log ends before, or if the list is removed; then the other operations on the list apply.
 //!
-//! The log of another server ([`Replay::of_another`]) says where values are on the disk of that one. A key that gets
-//! such a value gets it from the key that had it here.
+//! The log of another server ([`Replay::of_another`]) states locations on that server's disk. Here, a key with such a
+//! value gets it from the key that had it before.
 //!
-//! Time stands still meanwhile: a deadline that has passed since counts like any other, because the
-//! operations that follow were made when it had not. What is due is removed afterwards, as always.
+//! Nothing expires meanwhile, even if a deadline has passed since: the operations that follow were made before it had
+//! passed. Expired keys are removed afterwards, as usual.
 
 mod live;
 mod moved;
@@ -33,7 +32,7 @@ use crate::access::keyspace::Keyspace;
 use crate::access::shard_locks::ShardLocks;
 use crate::change::log::op::{Effect, Op};
 use crate::change::log::piece::{BatchPiece, Unfinished};
-use crate::change::stream_place::StreamPlace;
+use crate::change::stream_position::StreamPosition;
 use crate::codec::{Malformed, Reader};
 use crate::data::collections::list;
 use crate::data::collections::list::StagingLists;
@@ -49,36 +48,33 @@ use crate::services::code::CodeEditor;
 use crate::services::flush::{flush_dbs, swap_dbs};
 use crate::services::replay::moved::Moved;
 
-/// Operations on one shard are handed over in chunks of about this many bytes: some hundred
-/// operations, which make up for fetching what is not in the caches of the shard's index. Loading took
-/// less the larger they were, up to 128 KB.
+/// Approximate size of the chunks for a shard: some hundred operations, which outweigh the cache misses for the
+/// shard's index. Loading was faster the larger they were, up to 128 KB.
 const CHUNK_BYTES: usize = 64 * 1024;
 
-/// All shards' chunks that are being filled have about this many bytes at most. Beyond 256 shards they
-/// are shorter.
+/// Maximum bytes of all shards' chunks being filled. With more than 256 shards they are shorter.
 const FILLING_BYTES_MAX: usize = 16 << 20;
 
-/// Chunks go to a loader in a batch when they have this many bytes, which bounds what waits whether
-/// operations are short or long.
+/// Size of a batch of chunks for a loader, which limits the waiting bytes for short and long operations.
 const BATCH_BYTES: usize = 4 * CHUNK_BYTES;
 
-/// Batches that may wait for one loader. The dispatcher waits when there are as many.
+/// Maximum number of batches waiting for one loader. Beyond it the dispatcher waits.
 const BATCHES_WAITING_MAX: usize = 4;
 
-/// Keys of this many operations are prefetched at once.
+/// Number of operations whose keys are prefetched at once.
 const GROUP_LEN: usize = 16;
 
-/// Before any deadline.
+/// Time before any deadline.
 pub(super) const NO_TIME_MS: i64 = i64::MIN;
 
-/// Why a log cannot be replayed.
+/// Reason why a log cannot be replayed.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum ReplayError {
     /// The bytes are no operations.
     #[error("not an operation: {0}")]
     Malformed(#[from] Malformed),
-    /// The log speaks of a database that this server was not given.
+    /// The log has a database that this server does not have.
     #[error("the log has keys in database {0}, and there are only {1} (directive databases)")]
     NoSuchDatabase(u64, usize),
     /// The log extends a string with zero bytes beyond the limit on values.
@@ -87,43 +83,43 @@ pub enum ReplayError {
          (directive proto-max-bulk-len)"
     )]
     ValueTooLong(u64, u64),
-    /// The log says that values are on disk, and there is no cold store.
+    /// The log has values on disk, and there is no cold store.
     #[error("the log has values that were spilled to disk, and they are not there")]
     NoColdStore,
-    /// Another server's log says where that has a value on its disk.
+    /// Another server's log states a location on that server's disk.
     #[error("the log has a value that is on the disk of the server that wrote it")]
     Elsewhere,
 }
 
-/// What was replayed.
+/// Result of a replay.
 #[derive(Debug, Default)]
 pub struct Replayed {
-    /// Records.
+    /// Number of records.
     pub records: u64,
-    /// Operations in them.
+    /// Number of operations in them.
     pub operations: u64,
-    /// Batches whose last piece was not there.
+    /// Batches without their last piece.
     pub unfinished: Unfinished,
 }
 
 enum Task {
     /// Chunks, each with operations on keys of one shard.
     Load(Vec<Vec<u8>>),
-    /// All loaders have to come here before any goes on. The lists of these databases that are not
-    /// complete are forgotten: the databases are emptied or exchanged next.
+    /// All loaders must reach this before any continues. Incomplete lists of these databases are forgotten: the
+    /// databases are emptied or exchanged next.
     Barrier(Arc<Barrier>, Vec<DbIndex>),
 }
 
 /// A keyspace being loaded.
 pub struct Replay {
     keyspace: Arc<Keyspace>,
-    /// What was dispatched to each shard and not handed over yet.
+    /// Dispatched operations of each shard that were not handed over yet.
     filling: Vec<Chunk>,
     loaders: Vec<Loader>,
     unfinished: Unfinished,
-    /// The log is another server's, and has its places: on its disk, and in a stream.
+    /// True if the log is another server's, with its own disk locations and offsets.
     is_of_another: bool,
-    /// Something was handed to loaders, or waits for that, since all of them had done everything.
+    /// True if something was dispatched since all loaders were idle.
     has_dispatched: bool,
     done: Replayed,
 }
@@ -131,9 +127,9 @@ pub struct Replay {
 /// Operations on keys of one shard.
 struct Chunk {
     ops: Vec<u8>,
-    /// The length at which it is handed over.
+    /// Length at which it is handed over.
     full_at: usize,
-    /// That of those that follow.
+    /// Length at which later chunks are handed over.
     usual: usize,
 }
 
@@ -145,7 +141,7 @@ struct Loader {
 }
 
 impl Replay {
-    /// Starts `threads` loaders. All keys count as used for the last time at `now_ms`.
+    /// Starts `threads` loaders. The last use of all keys is set to `now_ms`.
     ///
     /// # Errors
     ///
@@ -161,7 +157,7 @@ impl Replay {
         Ok(Self { keyspace, filling, loaders, unfinished, is_of_another, has_dispatched, done })
     }
 
-    /// Replays the changes of another server, beside nothing else.
+    /// Replays the changes of another server instead of this server's own log.
     #[must_use]
     pub fn of_another(self) -> Self {
         Self { is_of_another: true, ..self }
@@ -171,7 +167,7 @@ impl Replay {
     ///
     /// # Errors
     ///
-    /// If it is none. Some of its operations may have been replayed then.
+    /// If it is no record. Some of its operations may have been replayed then.
     pub fn record(&mut self, record: &[u8]) -> Result<(), ReplayError> {
         match BatchPiece::read(record)? {
             None => self.operations(record)?,
@@ -185,7 +181,7 @@ impl Replay {
         Ok(())
     }
 
-    /// Replays a batch. One long value, or whatever else is of one shard, is not copied.
+    /// Replays a batch. A batch for a single shard, such as one long value, is not copied.
     fn batch(&mut self, ops: Vec<u8>) -> Result<(), ReplayError> {
         let Some((shard, count)) = self.only_shard(&ops)? else { return self.operations(&ops) };
         self.done.operations += count;
@@ -200,7 +196,7 @@ impl Replay {
         Ok(())
     }
 
-    /// The shard of all these operations, and how many there are, if there is one.
+    /// Returns the common shard of all these operations, if there is one, and their number.
     fn only_shard(&self, ops: &[u8]) -> Result<Option<(usize, u64)>, ReplayError> {
         let (mut only, mut count) = (None, 0);
         let mut ops = Reader::new(ops);
@@ -253,20 +249,21 @@ impl Replay {
                 Op::Swap { a, b } => {
                     let (a, b) = (db_index(&self.keyspace, a)?, db_index(&self.keyspace, b)?);
                     self.barrier(&[a, b]);
-                    // There are no watchers while data is loaded.
+                    // There are no watchers while data are loaded.
                     swap_dbs(&mut self.keyspace.locks(), a, b, i64::MIN);
                 }
-                // The place of another server in a stream is none of this one.
-                Op::Place(_) if self.is_of_another => {}
-                // That of the whole log is the last one.
-                Op::Place(place) => {
-                    let is_there =
-                        |place: &StreamPlace| self.keyspace.db_index(place.db.get()).is_some();
-                    *self.keyspace.stream_place.lock() = place.filter(is_there);
+                // The offset of another server does not apply to this one.
+                Op::Position(_) if self.is_of_another => {}
+                // The last offset in the log is the valid one.
+                Op::Position(position) => {
+                    let is_there = |position: &StreamPosition| {
+                        self.keyspace.db_index(position.db.get()).is_some()
+                    };
+                    *self.keyspace.stream_position.lock() = position.filter(is_there);
                 }
-                // They are for those who look for changes.
+                // These are for readers of changes.
                 Op::Restatement | Op::Cut(_) => {}
-                // It has nothing to do with keys, which loaders may be behind with.
+                // Code is independent of keys, so loaders may be behind.
                 Op::Code { kind, name, source: Some(source) } => {
                     CodeEditor::lock(&mut self.keyspace.locks()).put(kind, name, source);
                 }
@@ -282,7 +279,7 @@ impl Replay {
     ///
     /// # Errors
     ///
-    /// If a record was none, in a way that only loading it shows.
+    /// If a record was malformed in a way that only loading detects.
     pub fn finish(mut self) -> Result<Replayed, ReplayError> {
         self.hand_over_all();
         for Loader { tasks, thread, .. } in self.loaders {
@@ -293,8 +290,8 @@ impl Replay {
         Ok(self.done)
     }
 
-    /// Waits until the loaders have done everything so far, and have them forget the incomplete lists of
-    /// these databases.
+    /// Waits until the loaders have done everything so far, and have forgotten the incomplete lists of these
+    /// databases.
     fn barrier(&mut self, ended: &[DbIndex]) {
         self.hand_over_all();
         let all_here = Arc::new(Barrier::new(self.loaders.len() + 1));
@@ -329,20 +326,20 @@ impl Replay {
 }
 
 impl Chunk {
-    /// An empty one for each shard. These first ones are full at different lengths: operations are
-    /// spread evenly, so that else all shards' would be full at about the same time, again and again,
-    /// with loaders that have too much to do then and nothing in between.
+    /// Returns an empty chunk for each shard. The first ones are full at different lengths. Since operations are
+    /// spread evenly, all chunks would otherwise be full at the same time again and again, and loaders would be
+    /// overloaded then and idle in between.
     fn of_shards(shards: usize) -> Vec<Self> {
         let usual = CHUNK_BYTES.min(FILLING_BYTES_MAX / shards);
         let first = |nth| Self { ops: Vec::new(), full_at: usual * nth / shards, usual };
         (1..=shards).map(first).collect()
     }
 
-    /// Appends an operation. Returns what there is if that is enough to be handed over.
+    /// Appends an operation. Returns the chunk if it is long enough to be handed over.
     #[inline]
     fn push(&mut self, op: &[u8]) -> Option<Vec<u8>> {
         if self.ops.capacity() == 0 {
-            // With room for the last operation, if that is no long one.
+            // With room for the last operation, unless it is long.
             self.ops.reserve(self.full_at + self.full_at / 8);
         }
         self.ops.extend_from_slice(op);
@@ -382,12 +379,12 @@ impl Loader {
     }
 }
 
-/// Whether this says where a value is on the disk of the server that wrote it.
+/// Returns true if this states a location on the disk of the server that wrote it.
 fn is_elsewhere(effect: &Effect<'_>) -> bool {
     matches!(effect, Effect::Taken(_) | Effect::Spilled { .. })
 }
 
-/// After an error a loader loads nothing more, but takes part until the tasks end: others wait for it.
+/// Runs a loader. After an error it loads nothing more, but continues until the tasks end: others wait for it.
 fn load(keyspace: &Keyspace, inbox: &Receiver<Task>, access: Access) -> Result<(), ReplayError> {
     let mut outcome = Ok(());
     let mut staging = StagingLists::default();
@@ -480,7 +477,7 @@ pub(super) fn apply(
     Ok(())
 }
 
-/// Has the store keep a value on disk that a key gets.
+/// Makes the store keep the value on disk of a key.
 fn hold(
     keyspace: &Keyspace,
     db: &mut Db<'_>,
@@ -494,12 +491,12 @@ fn hold(
     Ok(())
 }
 
-/// Writes into a string that is there. One that is not follows as a whole, see
-/// [`checkpoint`](super::checkpoint). Nor is one that is on disk, which was written as a whole afterwards.
+/// Writes into a string that exists. An absent string follows as a whole, see [`checkpoint`](super::checkpoint). A
+/// string on disk was written as a whole afterwards, too.
 ///
-/// The limit on values may be lower now than when this was written. It is no reason to forget what was
-/// written, but damaged numbers must not take all memory: zero bytes, of which the log has only the number,
-/// are not made beyond it.
+/// The limit on values may be lower now than at the time of the write. Written bytes are kept anyway. But damaged
+/// numbers must not take all memory: zero bytes, of which the log has only the number, are not created beyond the
+/// limit.
 fn write(db: &mut Db<'_>, key: Key<'_>, offset: u64, bytes: &[u8]) -> Result<(), ReplayError> {
     let is_string = |entry: &&Entry| !entry.is_spilled() && entry.value_type() == ValueType::String;
     let Some(entry) = db.peek(key).filter(is_string) else { return Ok(()) };

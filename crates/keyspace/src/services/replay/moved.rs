@@ -1,5 +1,5 @@
-//! Values that another server has on its disk, and that get another key there: RENAME and MOVE log where they are, and
-//! not what they are. Here they are what the key has that they are taken from.
+//! Values on another server's disk that get another key there: RENAME and MOVE log their locations, not their
+//! contents. Here, the value is taken from the key that had it.
 
 use crate::access::cold::fetch;
 use crate::access::db::Db;
@@ -8,7 +8,7 @@ use crate::data::entry::{Entry, Spilled};
 use crate::data::key::Key;
 use crate::services::replay::ReplayError;
 
-/// What was taken by operations that belong together, and has no key yet.
+/// Values taken by related operations, which have no key yet.
 #[derive(Default)]
 pub(super) struct Moved(Vec<(Spilled, Entry)>);
 

@@ -1,16 +1,15 @@
 //! The large collections of a snapshot, which are saved in slices after everything else.
 //!
-//! The walk over the keys, or a writer that is ahead of it, only begins a snapshot of a large collection
-//! and notes it in [`Larges`], which takes constant time whatever its size. From then on the collection itself
-//! keeps what the snapshot needs of it ([`tierce_collections::SnapshotTag`]), however it is changed and whatever
-//! its key is called meanwhile. When all other keys are saved, the snapshot takes one large collection
-//! after the other, a slice under a lock.
+//! The walk over the keys, or a writer ahead of it, only begins a snapshot of a large collection and registers it in
+//! [`Larges`], in constant time. From then on the collection itself keeps the data that the snapshot needs
+//! ([`tierce_collections::SnapshotTag`]), through all its changes and renames. After all other keys, the snapshot
+//! saves one large collection after the other, a slice under a lock.
 //!
 //! Invariants:
-//! - An incomplete collection noted there is where `whereabouts` says, or a thread that has its shard locked
-//!   is about to update that.
+//! - A registered incomplete collection is at its `whereabouts`, or a thread that has its shard locked is about to
+//!   update that.
 //! - A collection that is being saved is never dropped, but handed over to [`Larges`].
-//! - A shard is locked before [`Larges`], never after it.
+//! - Lock order: a shard before [`Larges`], never after it.
 
 use std::time::Duration;
 
@@ -27,11 +26,11 @@ use crate::error::SnapshotError;
 use crate::registries::snapshot::backlog::Backlog;
 use crate::registries::snapshot::larges::{LargeHead, Larges, Whereabouts};
 
-/// A slice has about this many bytes: some hundred members, each of which may have to be waited for, in
-/// memory of its own. So a lock is held for some ten microseconds.
+/// Approximate size of a slice: some hundred members, each of which may cause a cache miss. So a lock lasts for some
+/// ten microseconds.
 const SLICE_BYTES: usize = 4096;
 
-/// A large collection of a snapshot, to be taken in slices.
+/// A large collection of a snapshot, to be read in slices.
 pub struct SavedLarge<'s> {
     keyspace: &'s Keyspace,
     backlog: &'s Backlog,
@@ -43,7 +42,7 @@ pub struct SavedLarge<'s> {
 }
 
 impl<'s> SavedLarge<'s> {
-    /// The large collection of the snapshot that has waited longest.
+    /// Returns the large collection of the snapshot that has waited longest.
     pub(super) fn first(keyspace: &'s Keyspace, backlog: &'s Backlog) -> Option<Self> {
         let (id, head) = backlog.larges.first()?;
         Some(Self {
@@ -57,27 +56,27 @@ impl<'s> SavedLarge<'s> {
         })
     }
 
-    /// Whether another thread held the shard when the last slice was to be taken.
+    /// Returns true if another thread had locked the shard at the last attempt to take a slice.
     pub fn is_contended(&self) -> bool {
         self.is_contended
     }
 
-    /// Lets others have the processor for a while.
+    /// Yields the processor for a while.
     pub fn rest(&self, time: Duration) {
         self.backlog.rest(time);
     }
 
-    /// What is known of it before its members.
+    /// Returns its metadata.
     pub fn head(&self) -> &LargeHead {
         &self.head
     }
 
-    /// The next members as they were when the snapshot began; `None` when there are no more. All slices
-    /// together have [`LargeHead::len`] of them, those of lists in their order.
+    /// Returns the next members as of the beginning of the snapshot; `None` if there are no more. All slices together
+    /// have [`LargeHead::len`] members, those of lists in order.
     ///
     /// # Errors
     ///
-    /// [`SnapshotError::Lost`], which would be a bug.
+    /// [`SnapshotError::Lost`], which is a bug.
     pub fn next_slice(&mut self) -> Result<Option<SavedCollection<'_>>, SnapshotError> {
         self.edits.clear();
         while self.edits.is_empty() && self.state == SnapshotProgress::Slice {
@@ -92,7 +91,7 @@ impl<'s> SavedLarge<'s> {
             let mut waiting = self.backlog.larges.waiting.lock();
             let Some(large) = waiting.get_mut(&self.id) else { return Err(SnapshotError::Lost) };
             match &mut large.whereabouts {
-                // No other thread uses it, but others wait for the registry.
+                // No other thread uses the collection, but others wait for the registry.
                 Whereabouts::Here(collection) => {
                     let mut edits = Writer::new(&mut self.edits);
                     return Ok(incremental_snapshot::snapshot_slice(
@@ -112,7 +111,7 @@ impl<'s> SavedLarge<'s> {
         }
     }
 
-    /// Takes a slice of the collection under a key, unless it has left.
+    /// Takes a slice of the collection under a key, unless it has moved.
     fn take_slice_at(
         &mut self,
         db: DbIndex,
@@ -134,7 +133,7 @@ impl<'s> SavedLarge<'s> {
             None if self.backlog.larges.is_at(id, db, key) => return Err(SnapshotError::Lost),
             None => None,
         };
-        // To a waiting thread, rather than to this one again.
+        // Prefers a waiting thread to this one.
         MutexGuard::unlock_fair(held.shard);
         Ok(saved)
     }
@@ -164,7 +163,7 @@ impl Larges {
         drop(remainder);
     }
 
-    /// Ends all of them.
+    /// Ends all snapshots of collections.
     pub(super) fn end_all(&self, keyspace: &Keyspace) {
         while let Some((id, _)) = self.first() {
             self.end(keyspace, id);
@@ -173,7 +172,7 @@ impl Larges {
 }
 
 impl Drop for SavedLarge<'_> {
-    /// What was not taken is left out.
+    /// Members that were not read are skipped.
     fn drop(&mut self) {
         self.backlog.larges.end(self.keyspace, self.id);
     }

@@ -1,26 +1,24 @@
-//! All databases as they were at one moment, while they go on changing.
+//! Snapshots of all databases as of one moment, while they change.
 //!
-//! [`Snapshot::begin`] locks all shards for a moment, of some tens of microseconds, and leaves a
-//! `ShardSnapshot` (`registries/snapshot/shard.rs`) in each. From then on the caller's thread fetches batches of copies with
-//! [`Snapshot::next`], which walks from shard to shard and holds a lock for some ten
-//! microseconds at a time. A writer about to change an entry that the walk has not reached copies
-//! it first (`batch.rs` there) and leaves the copy to that thread (`backlog.rs` there), which fetches it before
-//! it walks on.
+//! [`Snapshot::begin`] locks all shards for a moment, some tens of microseconds, and leaves a `ShardSnapshot`
+//! (`registries/snapshot/shard.rs`) in each. From then on the caller's thread fetches batches of copies with
+//! [`Snapshot::next`], which walks from shard to shard and locks one for some ten microseconds at a time. A writer
+//! about to change an entry that the walk has not reached copies it first (`batch.rs` there) and queues the copy
+//! (`backlog.rs` there). The caller's thread fetches the queue before it continues the walk.
 //!
-//! What it guarantees: the batches together contain each key that was visible when the snapshot
-//! began, once, with the value and the deadline it had then, in no particular order. Commands on
-//! several keys are in it whole or not at all. FLUSHALL, SWAPDB, expiry and eviction change nothing
-//! about that.
+//! Guarantee: the batches together contain each key that was visible at the beginning of the snapshot exactly once,
+//! with its value and deadline at that time, in no particular order. Commands on several keys are included completely
+//! or not at all. FLUSHALL, SWAPDB, expiry and eviction do not affect that.
 //!
-//! What it costs: without a snapshot one branch for each change. With one, a look into a set for each
-//! change ahead of the walk, and memory: the copies, some 16 bytes for each entry changed ahead of the
-//! walk, at most about seven bytes for each entry there is, and tables that were flushed meanwhile, until the
-//! walk is through with them. [`Keyspace::snapshot_memory`] says how much.
+//! Cost without a snapshot: one branch for each change. Cost with one: a lookup in a set for each change ahead of the
+//! walk, and memory for the copies, for some 16 bytes for each entry changed ahead of the walk (at most about seven
+//! bytes for each existing entry), and for flushed tables until the walk has finished them.
+//! [`Keyspace::snapshot_memory`] reports the memory.
 //!
-//! Collections of [`LARGE_BYTES_MIN`] and more are not copied, but saved in slices, last (`large.rs`). What
-//! that costs are copies of members that change before their turn, some 30 bytes each.
+//! Collections of [`LARGE_BYTES_MIN`] and more are not copied, but saved in slices, last (`large.rs`). This costs
+//! copies of members that change before their turn, some 30 bytes each.
 //!
-//! Values on disk are read when their batch is asked for (`resolve.rs`).
+//! Values on disk are read when their batch is fetched (`resolve.rs`).
 //!
 //! There is one snapshot at a time.
 
@@ -46,56 +44,55 @@ use crate::registries::snapshot::shard::{Begun, ShardSnapshot, Turn};
 pub use large::SavedLarge;
 use resolve::Resolving;
 
-/// Copies that wait may take this part of what the data takes, or [`COPIES_BYTES_MIN`] if that is
-/// more, before a snapshot is given up.
+/// Maximum share of waiting copies in the memory of the data before a snapshot is cancelled; at least
+/// [`COPIES_BYTES_MIN`].
 const COPIES_SHARE: u64 = 8;
 
-/// A snapshot of little data is not given up for less than this.
+/// Minimum of that limit, for small data sets.
 const COPIES_BYTES_MIN: usize = 64 << 20;
 
-/// Collections of this many bytes and more are saved in slices. Copying less under a lock takes a
-/// millisecond at most.
+/// Minimum size of collections that are saved in slices. Copying a smaller one under a lock takes at most a
+/// millisecond.
 const LARGE_BYTES_MIN: usize = 256 << 10;
 
-/// The size of a database when the snapshot began. Keys whose deadline had come count here if they
-/// had not been removed yet.
+/// Size of a database at the beginning of the snapshot. Expired keys count if they had not been removed yet.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct SavedDb {
     /// The database.
     pub db: DbIndex,
-    /// Its keys.
+    /// Number of keys.
     pub keys: u64,
-    /// Those with a deadline.
+    /// Number of keys with a deadline.
     pub expires: u64,
-    /// Hashes with fields that have deadlines.
+    /// Number of hashes with field deadlines.
     pub volatile_hashes: usize,
 }
 
 /// A part of a snapshot.
 #[derive(Debug)]
 pub enum SnapshotPiece<'s> {
-    /// Some entries; never none.
+    /// Some entries; never empty.
     Batch(SnapshotBatch),
-    /// A large collection, whose members come in slices.
+    /// A large collection, whose members are read in slices.
     Large(SavedLarge<'s>),
 }
 
-/// A snapshot in progress. Dropping it ends it.
+/// A snapshot in progress. Dropping it ends the snapshot.
 pub struct Snapshot {
     keyspace: Arc<Keyspace>,
     backlog: Arc<Backlog>,
     dbs: Vec<SavedDb>,
     code: Arc<CodeSet>,
     changes: u64,
-    /// The shard being walked; all before are done.
+    /// Shard of the walk; all before are done.
     shard: usize,
-    /// A batch whose values are on disk, and being read.
+    /// Batch whose values are being read from disk.
     resolving: Option<Resolving>,
     pause: Duration,
 }
 
 impl Snapshot {
-    /// Begins a snapshot of what `locks` would see at `now_ms`.
+    /// Begins a snapshot of the data visible to `locks` at `now_ms`.
     ///
     /// # Errors
     ///
@@ -108,12 +105,12 @@ impl Snapshot {
         Self::begin_with(keyspace, locks, now_ms, LARGE_BYTES_MIN)
     }
 
-    /// The same. `moment` is called when all shards are locked: every change before it is in the snapshot, and none
-    /// after it. It must be quick, and must not call the keyspace.
+    /// Like [`Snapshot::begin`], but calls `moment` when all shards are locked: every change before it is in the
+    /// snapshot, and none after it. It must be quick, and must not call the keyspace.
     ///
     /// # Errors
     ///
-    /// As there; `moment` is not called then.
+    /// As for [`Snapshot::begin`]; `moment` is not called then.
     pub fn begin_at(
         keyspace: &Arc<Keyspace>,
         locks: &mut ShardLocks<'_>,
@@ -123,11 +120,11 @@ impl Snapshot {
         Self::begin_full(keyspace, locks, now_ms, LARGE_BYTES_MIN, moment)
     }
 
-    /// The same with another size from which on collections are saved in slices: for tests.
+    /// Like [`Snapshot::begin`], with another minimum size of collections that are saved in slices: for tests.
     ///
     /// # Errors
     ///
-    /// As there.
+    /// As for [`Snapshot::begin`].
     pub fn begin_with(
         keyspace: &Arc<Keyspace>,
         locks: &mut ShardLocks<'_>,
@@ -196,32 +193,32 @@ impl Snapshot {
         })
     }
 
-    /// The databases that had keys when the snapshot began.
+    /// Returns the databases that had keys at the beginning of the snapshot.
     pub fn dbs(&self) -> &[SavedDb] {
         &self.dbs
     }
 
-    /// The libraries of functions and named scripts that were there when the snapshot began.
+    /// Returns the libraries of functions and named scripts as of the beginning of the snapshot.
     pub fn code(&self) -> &CodeSet {
         &self.code
     }
 
-    /// What [`Stats::changes`](crate::Stats::changes) was when the snapshot began.
+    /// Returns [`Stats::changes`](crate::Stats::changes) as of the beginning of the snapshot.
     pub fn changes(&self) -> u64 {
         self.changes
     }
 
-    /// How long all shards were locked in the beginning, from when the last lock was taken.
+    /// Returns the time for which all shards were locked at the beginning, since the last lock was taken.
     pub fn pause(&self) -> Duration {
         self.pause
     }
 
-    /// What comes next; `None` when there is no more. Large collections come last, when no key is left
-    /// that a writer could have to copy: so nothing piles up while one of them is being written.
+    /// Returns the next piece; `None` if there are no more. Large collections come last, when writers have no more
+    /// keys to copy, so that nothing piles up while one of them is being written.
     ///
     /// # Errors
     ///
-    /// [`SnapshotError::TooSlow`], [`SnapshotError::Unreadable`]; nothing more is to be had from the snapshot then.
+    /// [`SnapshotError::TooSlow`], [`SnapshotError::Unreadable`]; then the snapshot returns nothing more.
     #[expect(clippy::should_implement_trait, reason = "it lends, and fails")]
     pub fn next(&mut self) -> Result<Option<SnapshotPiece<'_>>, SnapshotError> {
         if let Some(batch) = self.next_batch()? {
@@ -230,7 +227,7 @@ impl Snapshot {
         Ok(SavedLarge::first(&self.keyspace, &self.backlog).map(SnapshotPiece::Large))
     }
 
-    /// The next entries; `None` when there are no more. Never empty.
+    /// Returns the next entries; `None` if there are no more. Never empty.
     fn next_batch(&mut self) -> Result<Option<SnapshotBatch>, SnapshotError> {
         loop {
             if self.backlog.is_given_up() {
@@ -270,7 +267,7 @@ impl Snapshot {
         drop(held);
         if let Turn::Finished(mut part) = turn {
             self.shard += 1;
-            // Nothing is added to them any more. They are handed on like any others.
+            // No more copies are added to these. They are queued like any others.
             let copies = part.take_copies();
             if !copies.is_empty() {
                 self.backlog.push(copies);
@@ -284,7 +281,7 @@ impl Drop for Snapshot {
     fn drop(&mut self) {
         self.backlog.close();
         for index in self.shard..self.keyspace.shard_count() {
-            // Freed when the lock is released.
+            // Freed after the lock is released.
             let part = Held::lock(&self.keyspace.slots, index).shard.snapshot.take();
             drop(part);
         }

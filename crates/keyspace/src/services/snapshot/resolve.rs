@@ -1,22 +1,22 @@
 //! Values on disk, read for a snapshot.
 //!
-//! A batch that was copied under a lock has the locations of such values. They are read when the caller asks
-//! for the batch, some at a time, so that memory stays bounded. As long as there is a snapshot no segment
-//! is removed, so the values are there, whatever has become of their keys.
+//! A batch that was copied under a lock has the locations of such values. They are read when the caller fetches the
+//! batch, some at a time, so that memory stays bounded. No segment is removed while there is a snapshot, so the
+//! values exist, whatever happens to their keys.
 
 use tierce_storage::{ColdLocation, ColdStore};
 
 use crate::error::SnapshotError;
 use crate::registries::snapshot::batch::SnapshotBatch;
 
-/// Values of about this many bytes are read for one batch, but at least one.
+/// Approximate bytes of values that are read for one batch, but at least one value.
 const BYTES_MAX: u64 = 1 << 20;
 
 /// A batch whose values are being read.
 #[derive(Debug)]
 pub(super) struct Resolving {
     batch: SnapshotBatch,
-    /// Entries that were handed on.
+    /// Number of entries that were passed on.
     done: usize,
 }
 
@@ -25,7 +25,7 @@ impl Resolving {
         Self { batch, done: 0 }
     }
 
-    /// The next entries with their values; `None` when there are no more.
+    /// Returns the next entries with their values; `None` if there are no more.
     pub(super) fn next(
         &mut self,
         store: &ColdStore,

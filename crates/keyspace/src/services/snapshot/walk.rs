@@ -1,4 +1,4 @@
-//! The part of a shard in a snapshot: the walk through its tables.
+//! Walk of a snapshot through the tables of a shard.
 
 use crate::access::shard::Shard;
 use crate::data::key::KeyHasher;
@@ -6,12 +6,12 @@ use crate::registries::flushed::Flushed;
 use crate::registries::snapshot::batch::SnapshotBatch;
 use crate::registries::snapshot::shard::{Met, Saver, TableOwner, TableWalk, Turn};
 
-/// Buckets that are copied under one lock, at most: up to 170 entries, some ten microseconds.
+/// Maximum number of buckets copied under one lock: up to 170 entries, some ten microseconds.
 const BUCKETS_PER_LOCK: usize = 12;
 
 impl Shard {
-    /// Copies the next entries into `batch`. A table that was flushed and is done with goes into
-    /// `done`, to be freed when the lock is released.
+    /// Copies the next entries into `batch`. Puts a finished flushed table into `done`, to be freed
+    /// after the lock is released.
     pub(super) fn walk_on(
         &mut self,
         hasher: &KeyHasher,
@@ -59,7 +59,7 @@ impl Shard {
                 done.push(table);
             }
         }
-        // Only the copies are left, which are handed on, and counted there.
+        // Only the copies are left. They are passed on, and counted there.
         part.backlog.follow(part.followed, part.copies.memory_bytes());
         part.followed = part.copies.memory_bytes();
         Turn::Finished(part)

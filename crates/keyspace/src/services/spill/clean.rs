@@ -1,8 +1,7 @@
 //! Moves values out of segments with little live data, so that these can be removed.
 //!
-//! A value on disk does not know its key, which may have been renamed since. So a pass over all keys
-//! finds those with a location in one of the segments. It reads memory only, and pays because one pass
-//! cleans many segments.
+//! A value on disk does not store its key, which may have been renamed since. So a pass over all keys finds those
+//! with a location in one of the segments. It reads only memory, and pays because one pass cleans many segments.
 
 use tierce_storage::{ColdLocation, ColdRefusal};
 
@@ -11,7 +10,7 @@ use crate::access::keyspace::Keyspace;
 use crate::db_index::DbIndex;
 use crate::services::scan::scan_shard;
 
-/// Keys visited under one lock.
+/// Number of keys visited under one lock.
 const KEYS_PER_LOCK: usize = 64;
 
 /// A pass over all keys for those with a location in some segments.
@@ -19,16 +18,16 @@ const KEYS_PER_LOCK: usize = 64;
 pub struct Cleaning {
     /// Sorted.
     segments: Vec<u32>,
-    /// Where the next step begins: database, shard, position in the shard's table.
+    /// Position of the next step: database, shard, position in the shard's table.
     db: usize,
     shard: usize,
     position: u64,
-    /// What was found and is not moved yet, those first that are to be moved last.
+    /// Values found but not moved yet, in reverse order of moving.
     found: Vec<Found>,
     has_met_busy: bool,
 }
 
-/// A key and where its value is.
+/// A key and the location of its value.
 #[derive(Debug)]
 struct Found {
     db: DbIndex,
@@ -44,19 +43,18 @@ impl Cleaning {
         Self { segments, db: 0, shard: 0, position: 0, found, has_met_busy: false }
     }
 
-    /// True if shards were left out because they were busy.
+    /// Returns true if shards were skipped because they were busy.
     pub fn has_met_busy(&self) -> bool {
         self.has_met_busy
     }
 
-    /// Looks at some keys, reads the values of those that are in one of the segments, and adds them to
-    /// the batch, about `bytes_max` bytes, but one value at least; `false` at the end of the pass. A
-    /// key that SWAPDB moves meanwhile may be missed; its segment stays then until the next pass, and
-    /// so does one with a value that no batch takes.
+    /// Visits some keys, reads their values from the segments, and adds them to the batch: about `bytes_max` bytes,
+    /// but at least one value. `false` at the end of the pass. A key that SWAPDB moves meanwhile may be missed; then
+    /// its segment stays until the next pass. So does a segment with a value that no batch accepts.
     ///
     /// # Errors
     ///
-    /// When a value cannot be read, which then stays where it is.
+    /// If a value cannot be read. It stays in its segment.
     pub fn step(
         &mut self,
         keyspace: &Keyspace,
@@ -72,7 +70,7 @@ impl Cleaning {
         for (found, value) in next.into_iter().zip(store.read_many(&locations)) {
             let value = match value {
                 Ok(value) => value,
-                // It was changed or moved since, and its segment has gone.
+                // It was changed or moved since, and its segment was removed.
                 Err(tierce_storage::Error::Missing { .. }) => continue,
                 Err(error) => return Err(error),
             };
@@ -84,7 +82,7 @@ impl Cleaning {
         Ok(!self.found.is_empty() || keyspace.db_index(self.db).is_some())
     }
 
-    /// Looks at keys until some were found whose values have about `bytes_max` bytes.
+    /// Visits keys until it has found values of about `bytes_max` bytes.
     fn find(&mut self, keyspace: &Keyspace, bytes_max: usize) {
         let mut bytes = 0;
         while bytes < bytes_max {
@@ -95,7 +93,7 @@ impl Cleaning {
         self.found.sort_by_key(|found| std::cmp::Reverse(order(found)));
     }
 
-    /// Those that are next, as many as have `bytes_max` bytes, but one at least.
+    /// Takes the next values of about `bytes_max` bytes, but at least one.
     fn take_next(&mut self, bytes_max: usize) -> Vec<Found> {
         let (mut next, mut bytes) = (Vec::new(), 0);
         while bytes < bytes_max
@@ -107,7 +105,7 @@ impl Cleaning {
         next
     }
 
-    /// Looks at some keys of one shard, unless it is busy. Returns the bytes of the values that it found.
+    /// Visits some keys of one shard, unless it is busy. Returns the bytes of the values found.
     fn clean_some(&mut self, keyspace: &Keyspace, db: DbIndex) -> usize {
         let mut bytes = 0;
         let (segments, found) = (&self.segments, &mut self.found);

@@ -1,8 +1,8 @@
 //! Chooses cold values and copies them.
 //!
-//! The choice is that of eviction, a clock hand over the index ([`crate::services::coldest`]), but a few at a time: of
-//! some dozen entries whose values are in memory, the coldest quarter. A value that is on disk already is
-//! dropped from memory at once; the others are copied, to be written without any lock.
+//! The choice is that of eviction, with a clock hand over the index ([`crate::services::coldest`]), but takes a few
+//! at a time: the coldest quarter of some dozen entries whose values are in memory. A value that is already on disk
+//! is dropped from memory immediately. The others are copied, to be written without any lock.
 
 use std::collections::HashSet;
 use std::ops::Range;
@@ -23,67 +23,66 @@ use crate::registries::policy::{Measure, Scope};
 use crate::services::coldest::{Candidate, ColdSearch};
 use crate::services::evict::larger_shard;
 
-/// Shorter strings stay in memory: what remembers where they are takes about as much.
+/// Minimum length of strings to spill: shorter ones take about as much memory as their location.
 const STRING_LEN_MIN: usize = 64;
 
-/// The same for collections, which have more around them.
+/// Minimum size of collections to spill, which have more overhead.
 const COLLECTION_BYTES_MIN: usize = 128;
 
-/// Larger collections stay in memory: turning them into bytes and back would keep a shard locked for
-/// milliseconds.
+/// Maximum size of collections to spill: encoding and decoding a larger one would lock a shard for milliseconds.
 const COLLECTION_BYTES_MAX: usize = 1 << 20;
 
-/// Of how many entries that are looked at the coldest quarter goes.
+/// Number of visited entries, of which the coldest quarter is taken.
 const LOOKS: usize = 40;
 
-/// Values on their way to the disk, with the keys they belong to.
+/// Values to be written to disk, with their keys.
 #[derive(Debug, Default)]
 pub struct SpillBatch {
     pub(super) values: ColdBatch,
     pub(super) items: Vec<Item>,
-    /// The keys, one behind the other.
+    /// Keys, one after the other.
     pub(super) keys: Vec<u8>,
-    /// Large strings, whose bytes are not copied yet. There is room for all of them.
+    /// Large strings whose bytes are not copied yet. There is room for all of them.
     blobs: Vec<(Item, Arc<Vec<u8>>)>,
     blob_bytes: usize,
-    /// The addresses of the entries whose values are copied. They stay in memory until the batch is written,
-    /// and would be the coldest of their shard again.
+    /// Addresses of the entries whose values are copied. They stay in memory until the batch is written, and would be
+    /// chosen as coldest again.
     copied: HashSet<usize>,
 }
 
-/// When so much is to be written, no more is gathered: what a large string adds is copied.
+/// Size of a batch at which gathering stops: large strings are copied when they are added.
 const ENOUGH_BYTES: usize = 1 << 20;
 
-/// Whose value it is.
+/// Key of a value.
 #[derive(Debug, Clone)]
 pub(super) struct Item {
     pub(super) db: DbIndex,
     pub(super) key: Range<usize>,
-    /// Where the value is already, if it is only moved.
+    /// Present location of the value, if it is only moved.
     pub(super) moved_from: Option<ColdLocation>,
 }
 
 impl SpillBatch {
-    /// A batch that takes no more than `limits` say. What is longer stays in memory.
+    /// Returns a batch with these limits. Longer values stay in memory.
     pub fn with_limits(limits: ColdLimits) -> Self {
         Self { values: ColdBatch::with_limits(limits), ..Self::default() }
     }
 
-    /// Bytes to write, about.
+    /// Returns the approximate bytes to write.
     pub fn bytes(&self) -> usize {
         self.values.bytes() + self.blob_bytes
     }
 
-    /// Whether there is nothing to write.
+    /// Returns true if there is nothing to write.
     pub fn is_empty(&self) -> bool {
         self.items.is_empty() && self.blobs.is_empty()
     }
 
-    /// The values, in the order of the locations that [`leave_to_disk`](super::leave_to_disk) wants to know. Copies
+    /// Returns the values, in the order of the locations that [`leave_to_disk`](super::leave_to_disk) expects. Copies
     /// large strings.
     pub fn values(&mut self) -> &mut ColdBatch {
         for (item, blob) in self.blobs.drain(..) {
-            // One that is refused all the same stays in memory.
+            // A value that is refused nevertheless stays in memory.
             if self.values.push(|out| cold_value::encode_blob(&blob, out)).is_ok() {
                 self.items.push(item);
             }
@@ -92,7 +91,7 @@ impl SpillBatch {
         &mut self.values
     }
 
-    /// Forgets all of it and keeps up to `kept_max` bytes of memory.
+    /// Clears the batch, and keeps up to `kept_max` bytes of memory.
     pub fn clear(&mut self, kept_max: usize) {
         self.values.clear(kept_max);
         self.items.clear();
@@ -108,7 +107,7 @@ impl SpillBatch {
         Item { db, key: start..self.keys.len(), moved_from }
     }
 
-    /// Takes the value of an entry. Large strings are only shared, if there will be room for them.
+    /// Adds the value of an entry. Large strings are only shared, if there will be room for them.
     fn push(&mut self, db: DbIndex, entry: &Entry) -> Result<(), ColdRefusal> {
         if let Ok(StrView::Shared(blob)) = entry.string() {
             let waiting = self.blobs.iter().map(|(_, blob)| blob.len());
@@ -142,16 +141,16 @@ impl SpillBatch {
 /// The result of [`gather_cold`](super::gather_cold).
 #[derive(Debug, Default, Clone, Copy, PartialEq, Eq)]
 pub struct Gathered {
-    /// Values that were copied.
+    /// Number of values that were copied.
     pub copied: usize,
-    /// Values that were on disk already and are not in memory any more.
+    /// Number of values that were already on disk, and were dropped from memory.
     pub forgotten: usize,
-    /// Nothing was looked at, as the shard is busy.
+    /// True if the shard is busy, and nothing was visited.
     pub is_busy: bool,
 }
 
-/// Forgets some cold values of one shard that are on disk already, and copies others, unless it is busy. Releases the
-/// shard of the last request, and the one it has used.
+/// Drops some cold values of one shard from memory that are already on disk, and copies others, unless the shard is
+/// busy. Releases the shard of the last request, and the one it has used.
 ///
 /// # Panics
 ///
@@ -187,7 +186,7 @@ pub fn gather_cold(locks: &mut ShardLocks<'_>, batch: &mut SpillBatch, now_ms: i
     gathered
 }
 
-/// What became of a candidate.
+/// Result for a candidate.
 enum Fate {
     Forgotten,
     Copied,
@@ -211,7 +210,7 @@ fn gather(db: &mut Db<'_>, candidate: &Candidate, batch: &mut SpillBatch) -> Opt
     Some(Fate::Forgotten)
 }
 
-/// Leaves the value of an entry to the disk. What the entry owned elsewhere is returned.
+/// Replaces the value of an entry by its location on disk. Returns the out-of-line value.
 pub(super) fn forget_value(
     entry: &mut Entry,
     location: ColdLocation,
@@ -223,14 +222,13 @@ pub(super) fn forget_value(
 
 fn may_go(collection: &Collection) -> bool {
     let bytes = collection.allocated_bytes();
-    // Fields with deadlines are removed in memory when these come.
+    // Expired fields must be removed in memory, so such hashes stay there.
     let has_deadlines =
         matches!(collection, Collection::Hash(hash) if hash.next_deadline_ms().is_some());
     (COLLECTION_BYTES_MIN..COLLECTION_BYTES_MAX).contains(&bytes) && !has_deadlines
 }
 
-/// Whether memory is won if the value of an entry goes to disk, and a batch takes what is as long as
-/// `len_max`.
+/// Returns true if spilling the value of an entry saves memory, and a batch with the limit `len_max` accepts it.
 fn is_worth_it(entry: &Entry, len_max: usize, now_ms: i64) -> bool {
     let may_be_written = |len: usize| cold_value::blob_len(len) <= len_max;
     let is_long = match entry.kind() {

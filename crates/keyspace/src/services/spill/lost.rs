@@ -1,25 +1,25 @@
-//! Finding values that should be on disk and are not there.
+//! Finds values that should be on disk but are missing.
 
 use crate::access::keyspace::Keyspace;
 use crate::db_index::DbIndex;
 use crate::services::scan::scan_shard;
 
-/// Keys visited under one lock.
+/// Number of keys visited under one lock.
 const KEYS_PER_LOCK: usize = 256;
 
-/// Keys whose values are gone; from [`LostValues::find`].
+/// Keys whose values are missing; from [`LostValues::find`].
 #[derive(Debug, Default)]
 #[non_exhaustive]
 pub struct LostValues {
-    /// How many keys.
+    /// Number of keys.
     pub keys: u64,
     /// Some of them.
     pub examples: Vec<(DbIndex, Vec<u8>)>,
 }
 
 impl LostValues {
-    /// Goes over all keys for those whose values are on disk only, where there is no room for them: their
-    /// file is missing, or too short. Names up to `examples_max` of them. Reads nothing from disk.
+    /// Visits all keys for those whose values are only on disk, but whose file is missing or too short. Returns up to
+    /// `examples_max` of them as examples. Reads nothing from disk.
     pub fn find(keyspace: &Keyspace, examples_max: usize) -> Self {
         let mut lost = Self::default();
         let Some(store) = keyspace.cold_store() else { return lost };

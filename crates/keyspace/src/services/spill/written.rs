@@ -1,4 +1,4 @@
-//! What becomes of entries when their values have been written.
+//! Updates entries after their values have been written.
 
 use tierce_storage::ColdLocation;
 
@@ -10,9 +10,9 @@ use crate::data::cold_value;
 use crate::data::entry::{Attributes, Content};
 use crate::data::key::Key;
 
-/// Leaves the values of a batch to the disk, where they now are at `locations`, and logs that: all that
-/// have not changed since they were copied, and are in no busy shard. The locations of the others are released. Returns
-/// how many values are out of memory, or have moved.
+/// Replaces the values of a batch by their `locations` on disk, and logs that. It skips values that have changed
+/// since they were copied or are in busy shards, and releases their locations. Returns the number of values that were
+/// dropped from memory or moved.
 ///
 /// # Panics
 ///
@@ -44,12 +44,12 @@ pub fn leave_to_disk(
     spilled
 }
 
-/// Leaves the value of a key to the disk, if it is still the one that was written.
+/// Drops the value of a key from memory, if it is still the one that was written.
 fn spill_value(db: &mut Db<'_>, key: Key<'_>, written: &[u8], location: ColdLocation) -> bool {
     let at = db.at;
     let Some(entry) = db.find(key) else { return false };
-    // One with a location was spilled, changed back and spilled again meanwhile: let it be.
-    // One that a snapshot has begun to save meanwhile stays until that is through.
+    // An entry with a location was spilled, changed back and spilled again meanwhile: skip it.
+    // An entry that a snapshot has begun to save meanwhile stays until the snapshot has finished it.
     let is_taken = entry.location().is_some() || entry.snapshot_id().is_some();
     if is_taken || !cold_value::is_value_of(entry, written) {
         return false;
@@ -65,7 +65,7 @@ fn spill_value(db: &mut Db<'_>, key: Key<'_>, written: &[u8], location: ColdLoca
     true
 }
 
-/// Notes that a value has been copied from one location to another, if it is still at the former.
+/// Updates the location of a copied value, if it is still at the old one.
 fn relocate(db: &mut Db<'_>, key: Key<'_>, from: ColdLocation, to: ColdLocation) -> bool {
     let at = db.at;
     let Some(entry) = db.find(key) else { return false };

@@ -1,24 +1,23 @@
 //! Watchers of keys: transactions that must fail when a key has changed.
 //!
-//! Each shard has a registry of its watched keys (`registries/watch`), behind its lock. Every change of a key passes
-//! [`Context::changed`](crate::access::context::Context::changed) under that lock, where the key is noted if it is
-//! watched. Its watchers are told before the shard is unlocked, and not at all of what was rolled back. A key
-//! need not exist to be watched.
+//! Each shard has a registry of its watched keys (`registries/watch`), under its lock. Every change of a key passes
+//! [`Context::changed`](crate::access::context::Context::changed) under that lock, which notes a watched key. Its
+//! watchers are told before the shard is unlocked; rolled back changes are not reported. A watched key need not
+//! exist.
 //!
-//! A [`Watch`] is what WATCH needs: it is dirty as soon as one of its keys has changed.
+//! A [`Watch`] implements WATCH: it is dirty as soon as one of its keys has changed.
 //!
-//! **A registration is good for one change**: the change takes it out. So a key that changes often costs its
-//! writers once. Versions of keys ([`crate::change::version`]) do not serve: they may look newer though nothing has
-//! changed.
+//! **A registration lasts for one change**, which removes it. So a frequently changed key costs its writers once.
+//! Versions of keys ([`crate::change::version`]) are not sufficient: they may look newer without a change.
 //!
-//! **What counts as a change** is what Redis counts as one. A key that expires or is evicted has changed. One whose
-//! deadline had come before it was watched did not exist, so its removal is no change. The same holds for the
-//! fields of a hash. FLUSHDB changes the keys that exist, SWAPDB those that exist in either database. Groups of a
-//! stream, their consumers and what is pending count as in Valkey, unlike in Redis. PFMERGE counts whether or not it
-//! changes anything ([`Db::touch_watchers`](crate::Db::touch_watchers)).
+//! **Changes are those of Redis.** A key that expires or is evicted has changed. A key that had expired before it was
+//! watched did not exist, so its removal is no change. This applies to the fields of a hash as well. FLUSHDB changes
+//! the keys that exist, SWAPDB those that exist in either database. Groups of a stream, their consumers and pending
+//! entries count as in Valkey, unlike in Redis. PFMERGE always counts
+//! ([`Db::touch_watchers`](crate::Db::touch_watchers)).
 //!
-//! **No change is missed**: it is found under the lock under which the key was registered. Whether a watch is dirty
-//! is known for certain only while the shards of all its keys are locked ([`Watch::hashes`]).
+//! **No change is missed**: it is found under the lock under which the key was registered. The dirty state of a watch
+//! is certain only while the shards of all its keys are locked ([`Watch::hashes`]).
 
 mod tell;
 
@@ -38,17 +37,16 @@ use crate::db_index::DbIndex;
 use crate::registries::reaper_wakeup::Left;
 use crate::registries::watch::registry::{Registered, WatchId, WatchState};
 
-/// The keys that a client watches. Dropping it ends that, at once with [`unwatch`], and otherwise when the
-/// reaper comes to it.
+/// The keys that a client watches. [`unwatch`] ends the watch at once; otherwise, after a drop, the reaper ends it.
 pub struct Watch {
     shared: Arc<WatchState>,
     registered: Vec<Registered>,
-    /// The earliest deadline of the keys: from then on one of them is gone, whether or not it was removed.
+    /// Earliest deadline of the keys: from then on one of them is gone, even if it was not removed.
     deadline_ms: i64,
 }
 
 impl Watch {
-    /// Of no keys yet.
+    /// Returns a watch without keys.
     #[must_use]
     pub fn new(keyspace: &Keyspace) -> Self {
         let board = &keyspace.watches;
@@ -61,21 +59,21 @@ impl Watch {
         Self { shared, registered: Vec::new(), deadline_ms: i64::MAX }
     }
 
-    /// What may be known of it elsewhere.
+    /// Returns the part of its state that others may have.
     #[must_use]
     pub fn state(&self) -> &Arc<WatchState> {
         &self.shared
     }
 
-    /// Whether one of the keys has changed or expired at this time. Once it is, it stays so. That it is not holds
-    /// only as long as the shards of all keys are locked.
+    /// Returns true if one of the keys has changed or expired at this time. A dirty watch stays dirty. `false` is
+    /// reliable only while the shards of all keys are locked.
     #[inline]
     #[must_use]
     pub fn is_dirty(&self, now_ms: i64) -> bool {
         self.shared.is_dirty() || self.deadline_ms <= now_ms
     }
 
-    /// The hashes of the keys.
+    /// Returns the hashes of the keys.
     pub fn hashes(&self) -> impl ExactSizeIterator<Item = KeyHash> {
         self.registered.iter().map(|(_, hash)| *hash)
     }
@@ -101,9 +99,8 @@ impl fmt::Debug for Watch {
     }
 }
 
-/// Adds a key to a watch. It need not exist; if its deadline has come, it does not. Locks its shard as
-/// [`ShardLocks::db`] does. Under an undo log, a change of the key that was made under it before counts as one
-/// when it is committed.
+/// Adds a key to a watch. It need not exist; an expired key does not. Locks its shard as [`ShardLocks::db`] does.
+/// Under an undo log, an earlier change of the key counts when it is committed.
 pub fn watch_key(
     locks: &mut ShardLocks<'_>,
     watch: &mut Watch,
@@ -116,8 +113,8 @@ pub fn watch_key(
     }
     // Removes a key that has expired, so that its removal is no change later.
     let deadline_ms = deadline_of(&mut locks.db(db, key.hash(), now_ms), key);
-    // Earlier changes in the shard that is locked do not concern the new watcher.
-    // But what may be rolled back is not told yet.
+    // Earlier changes in the locked shard do not affect the new watcher, so they are reported first. But changes that
+    // may be rolled back are not reported yet.
     if !locks.has_undo() {
         tell_watchers(locks);
     }
@@ -134,8 +131,8 @@ pub fn watch_key(
     }
 }
 
-/// Ends a watch. Shards that are busy are left to the reaper; so are those that a
-/// [`MultiShardGuard`](crate::MultiShardGuard) around this does not hold.
+/// Ends a watch. Shards that are busy, or that an enclosing [`MultiShardGuard`](crate::MultiShardGuard) has not
+/// locked, are left to the reaper.
 pub fn unwatch(locks: &mut ShardLocks<'_>, mut watch: Watch) {
     watch.shared.mark();
     let id = watch.shared.id;
@@ -152,8 +149,8 @@ pub fn unwatch(locks: &mut ShardLocks<'_>, mut watch: Watch) {
     });
 }
 
-/// Ends what was dropped without shard locks, as far as its shards are not busy: what the reaper does, for keyspaces
-/// without one.
+/// Ends watches that were dropped without shard locks, unless their shards are busy. The reaper does this; for
+/// keyspaces without one.
 pub fn end_dropped_watches(locks: &mut ShardLocks<'_>) {
     _ = end_dropped(locks);
 }
@@ -179,7 +176,7 @@ pub(crate) fn end_dropped(locks: &mut ShardLocks<'_>) -> Left {
     Left::Busy
 }
 
-/// Registers a watcher for a key; false if it was registered before.
+/// Registers a watcher for a key; `false` if it was registered before.
 fn register(held: &mut Held<'_>, db: DbIndex, key: Key<'_>, watcher: Arc<WatchState>) -> bool {
     let is_new = held.shard.observers.watched.add(db, key, watcher);
     held.note_watched();

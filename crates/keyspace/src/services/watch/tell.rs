@@ -1,4 +1,4 @@
-//! Noting the watched keys of databases that are emptied or exchanged.
+//! Notes the watched keys of databases that are emptied or exchanged.
 
 use crate::access::shard_locks::ShardLocks;
 use crate::data::key::{Key, KeyHash};
@@ -41,7 +41,7 @@ fn touch_swapped_in(
     let keys: Vec<(KeyHash, Box<[u8]>)> = keys.map(|(_, hash, key)| (hash, key.into())).collect();
     for (hash, bytes) in keys {
         let key = Key::new(&bytes, hash);
-        // A key whose deadline has come is removed here: later that would be a change of the other database.
+        // An expired key is removed here: a later removal would be a change of the other database.
         let was_there = locks.shard_db(index, watched, now_ms).peek(key).is_some();
         let will_be_there = locks.shard_db(index, other, now_ms).peek(key).is_some();
         if was_there || will_be_there {

@@ -1,4 +1,4 @@
-//! From JSON to values, without recursion: a text may nest as deep as Lua's stack has room.
+//! Converts JSON to values, without recursion: a text may nest as deep as Lua's stack has room.
 
 use std::ffi::c_int;
 
@@ -50,7 +50,7 @@ impl Open {
         }
     }
 
-    /// What has to be behind a value in it, in the words of errors.
+    /// Returns the tokens expected after a value in it, in the words of errors.
     fn comma_or_end(self) -> &'static str {
         match self {
             Self::Object => "comma or object end",
@@ -81,7 +81,7 @@ impl<'call> Decoder<'call> {
             .error(format_args!("Expected {expected} but found {name} at character {character}"))
     }
 
-    /// Pushes the next value, with all that is in it.
+    /// Pushes the next value, including its content.
     fn value(&mut self) -> Outcome<()> {
         let mut token = self.next();
         loop {
@@ -115,7 +115,7 @@ impl<'call> Decoder<'call> {
         Ok(())
     }
 
-    /// Pushes a table, which needs so many slots, and gives the token of its first value. `None`: it is empty.
+    /// Pushes a table of `slots` slots, and returns the token of its first value. `None`: it is empty.
     fn begin(&mut self, open: Open, slots: c_int) -> Outcome<Option<Token<'call>>> {
         let depth = self.open.as_slice().len() + 1;
         let is_allowed = c_int::try_from(depth).is_ok_and(|depth| depth <= self.depth_max);
@@ -134,7 +134,7 @@ impl<'call> Decoder<'call> {
         self.next_inside(open).map(Some)
     }
 
-    /// The token of the next value in an object or array, of an object behind its key.
+    /// Returns the token of the next value in an object or array; in an object, the one after its key.
     fn next_inside(&mut self, open: Open) -> Outcome<Token<'call>> {
         let token = self.next();
         match open {
@@ -143,7 +143,7 @@ impl<'call> Decoder<'call> {
         }
     }
 
-    /// Pushes the key that this token is, and gives the token of its value.
+    /// Pushes the key of this token, and returns the token of its value.
     fn key(&mut self, token: Token<'call>) -> Outcome<Token<'call>> {
         match token {
             Token::String(_) | Token::Unescaped => self.scalar(token)?,
@@ -156,8 +156,8 @@ impl<'call> Decoder<'call> {
         Ok(self.next())
     }
 
-    /// Puts the last value into its table, and tables that end with it into theirs. The token of the next value, or
-    /// `None` if that was the outermost.
+    /// Adds the last value to its table, and tables that end with it to theirs. Returns the token of the next value,
+    /// or `None` if that was the outermost.
     fn after_value(&mut self) -> Outcome<Option<Token<'call>>> {
         while let Some(open) = self.open.last_mut() {
             match open {

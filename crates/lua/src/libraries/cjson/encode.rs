@@ -1,4 +1,4 @@
-//! From values to JSON, without recursion: tables may nest as deep as Lua's stack has room.
+//! Converts values to JSON, without recursion: tables may nest as deep as Lua's stack has room.
 
 use std::ffi::c_int;
 
@@ -37,7 +37,7 @@ enum Open {
     Object {
         is_first: bool,
     },
-    /// The index of its last value, 0 before the first, and of the one at its end.
+    /// Index of its last value, 0 before the first, and the index of the one at its end.
     Array {
         at: c_int,
         len: c_int,
@@ -53,7 +53,7 @@ struct Encoder<'call> {
 }
 
 impl Encoder<'_> {
-    /// Writes the last value of the stack, and leaves it there. A table is only begun.
+    /// Writes the last value of the stack, and leaves it there. Of a table only the beginning is written.
     fn value(&mut self) -> Outcome<()> {
         let stack = self.stack;
         self.steps.take(stack, 1);
@@ -94,8 +94,8 @@ impl Encoder<'_> {
         Ok(())
     }
 
-    /// Goes on behind the last value: pushes the next one, with what is written before it, and ends tables that have
-    /// none. `false` at the end of the outermost.
+    /// Continues after the last value: pushes the next one, writes the separator and key before it, and ends tables
+    /// that have none. `false` at the end of the outermost.
     fn next_value(&mut self) -> Outcome<bool> {
         let stack = self.stack;
         while let Some(open) = self.open.last_mut() {
@@ -198,7 +198,8 @@ impl Encoder<'_> {
         Ok(())
     }
 
-    /// The last index of the table on top, if it is an array: all its keys are integers from 1 on, and there is one.
+    /// Returns the last index of the table on top, if it is an array: all its keys are integers from 1 on, and there
+    /// is one.
     fn array_len(&mut self) -> Outcome<Option<c_int>> {
         let stack = self.stack;
         let (mut last, mut count) = (0, 0_i32);
@@ -227,12 +228,13 @@ impl Encoder<'_> {
     }
 }
 
-/// A key as an integer in the way of x86-64: one that does not fit is the smallest, which makes the table an object.
+/// Converts a key to an integer as x86-64 does: one that does not fit is the smallest, which makes the table an
+/// object.
 fn index(key: f64) -> c_int {
     if key <= f64::from(c_int::MAX) { key as c_int } else { c_int::MIN }
 }
 
-/// What follows the backslash of a byte that is escaped, and 0 for all others.
+/// Character after the backslash of an escaped byte, and 0 for all others.
 static ESCAPES: [u8; 256] = {
     let mut escapes = [0; 256];
     let mut control = 0;

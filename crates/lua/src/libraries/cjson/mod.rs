@@ -1,4 +1,4 @@
-//! `cjson`: values of Lua in JSON and back.
+//! `cjson`: converts values of Lua to JSON and back.
 //!
 //! Each module table that `cjson.new` makes has [`Settings`] of its own, which are an upvalue of its functions.
 
@@ -11,24 +11,24 @@ use std::ffi::{CStr, c_int};
 
 use crate::native::{Buffer, Outcome, Stack, Type, upvalue};
 
-/// What the functions of the module can change.
+/// Settings that the functions of the module can change.
 #[derive(Clone, Copy)]
 pub(super) struct Settings {
-    /// Whether arrays with many holes become objects. Else they are errors.
+    /// Nonzero if arrays with many holes become objects. Otherwise they are errors.
     sparse_as_object: c_int,
-    /// An array has many holes when its last index is more than so many times its elements. 0: never.
+    /// An array has many holes if its last index is more than this many times its elements. 0: never.
     sparse_ratio: c_int,
     /// Arrays up to this index are never sparse.
     sparse_safe: c_int,
     encode_depth_max: c_int,
     decode_depth_max: c_int,
-    /// What becomes of NaN and the infinities: an index of [`INVALID_NUMBERS`].
+    /// Handling of NaN and the infinities: an index of [`INVALID_NUMBERS`].
     encode_invalid_numbers: c_int,
-    /// Whether hexadecimal numbers, leading zeros, NaN and the infinities are read.
+    /// Nonzero if hexadecimal numbers, leading zeros, NaN and the infinities are accepted.
     decode_invalid_numbers: c_int,
     /// Digits of numbers, 1 to 14.
     precision: c_int,
-    /// Kept for scripts that ask for it. Buffers are always the collector's.
+    /// Stored for scripts that read it. The collector always owns the buffers.
     keep_buffer: c_int,
 }
 
@@ -51,7 +51,7 @@ const INVALID_NUMBERS: &[&str] = &["off", "on", "null"];
 const INVALID_REFUSED: c_int = 0;
 const INVALID_WRITTEN: c_int = 1;
 
-/// Pushes the library, with settings of its own, which are alive as long as its functions.
+/// Pushes the library, with settings of its own, which live as long as its functions.
 pub(super) fn push(stack: Stack<'_>) -> *mut Settings {
     stack.push_table(0, 13);
     stack.push_block(DEFAULTS);
@@ -107,13 +107,13 @@ where
     stack.set_field(-3, name);
 }
 
-/// The settings of the module that the running function belongs to.
+/// Returns the settings of the module that the running function belongs to.
 fn settings<'call>(stack: Stack<'call>) -> &'call mut Settings {
     // SAFETY: `push` gives each function a block of this type, and a function asks for it once.
     unsafe { stack.block(upvalue(1)) }
 }
 
-/// The settings, for a function that has at most `count` arguments.
+/// Returns the settings, for a function that has at most `count` arguments.
 fn settings_with(stack: Stack<'_>, count: c_int) -> Outcome<&mut Settings> {
     if stack.top() > count {
         return Err(stack.argument_error(count + 1, format_args!("found too many arguments")));
@@ -123,7 +123,7 @@ fn settings_with(stack: Stack<'_>, count: c_int) -> Outcome<&mut Settings> {
     Ok(settings(stack))
 }
 
-/// Sets an integer, if its argument is there, and pushes it.
+/// Sets an integer, if its argument is given, and pushes it.
 fn integer(
     stack: Stack<'_>,
     index: c_int,
@@ -144,7 +144,7 @@ fn integer(
     Ok(1)
 }
 
-/// Sets a choice by its name, or the first two of them by a boolean, if the argument is there, and pushes it in the
+/// Sets a choice by its name, or one of the first two by a boolean, if the argument is given, and pushes it in the
 /// same way.
 fn choice(stack: Stack<'_>, index: c_int, setting: &mut c_int, names: &[&str]) -> Outcome<c_int> {
     match stack.kind(index) {

@@ -1,6 +1,6 @@
 //! Numbers at the beginning of a text, in all forms that C's `strtod` takes: decimal, hexadecimal, infinities and NaN.
 
-/// The number that the text begins with, and its length.
+/// Returns the number at the beginning of the text, and its length.
 pub fn read(text: &[u8]) -> Option<(f64, usize)> {
     if let Some(found) = read_short(text) {
         return Some(found);
@@ -11,7 +11,7 @@ pub fn read(text: &[u8]) -> Option<(f64, usize)> {
     Some((if is_negative { -magnitude } else { magnitude }, sign + len))
 }
 
-/// Integers of few digits, which most numbers are.
+/// Reads integers of few digits, the most common numbers.
 fn read_short(text: &[u8]) -> Option<(f64, usize)> {
     const DIGITS_MAX: usize = 9;
     let sign = usize::from(text.first() == Some(&b'-'));
@@ -51,7 +51,7 @@ fn starts_with(text: &[u8], word: &[u8]) -> bool {
     text.get(..word.len()).is_some_and(|start| start.eq_ignore_ascii_case(word))
 }
 
-/// The length of what may follow `nan`, in parentheses.
+/// Returns the length of the text in parentheses that may follow `nan`.
 fn payload(text: &[u8]) -> usize {
     let Some(rest) = text.strip_prefix(b"(") else { return 0 };
     let len = rest.iter().take_while(|byte| byte.is_ascii_alphanumeric() || **byte == b'_').count();
@@ -76,7 +76,7 @@ fn read_decimal(text: &[u8]) -> Option<(f64, usize)> {
     Some((number, len))
 }
 
-/// An exponent behind its letter, and its length. It is cut to what no number reaches.
+/// Reads an exponent after its letter, with its length. It is limited to a value beyond all numbers.
 fn exponent(text: &[u8], letter: u8) -> Option<(i32, usize)> {
     const BEYOND_ALL: i32 = 100_000_000;
     if text.first()?.to_ascii_lowercase() != letter {
@@ -93,7 +93,7 @@ fn exponent(text: &[u8], letter: u8) -> Option<(i32, usize)> {
     Some((if text[1] == b'-' { -value } else { value }, 1 + sign + count))
 }
 
-/// Digits and an exponent of two, behind `0x`.
+/// Reads digits and an exponent of two, after `0x`.
 fn read_hexadecimal(text: &[u8]) -> Option<(f64, usize)> {
     let (mut mantissa, mut scale, mut digits, mut point) = (0_u64, 0_i32, 0, None);
     let mut len = 0;
@@ -103,7 +103,7 @@ fn read_hexadecimal(text: &[u8]) -> Option<(f64, usize)> {
             if mantissa >> 60 == 0 {
                 mantissa = mantissa << 4 | u64::from(digit);
             } else {
-                // Digits that have no room only decide about rounding.
+                // Digits that do not fit only affect rounding.
                 mantissa |= u64::from(digit != 0);
                 scale = scale.saturating_add(4);
             }
@@ -127,7 +127,7 @@ fn read_hexadecimal(text: &[u8]) -> Option<(f64, usize)> {
     Some((scaled(mantissa as f64, scale), len))
 }
 
-/// `number` times 2 to the power of `scale`, in steps that do not overflow on their own.
+/// Returns `number` times 2 to the power of `scale`, in steps that do not overflow on their own.
 fn scaled(mut number: f64, mut scale: i32) -> f64 {
     const STEP: i32 = 1000;
     if number == 0.0 {
@@ -144,7 +144,7 @@ fn scaled(mut number: f64, mut scale: i32) -> f64 {
     number * 2_f64.powi(scale.clamp(-STEP, STEP))
 }
 
-/// Whether the text begins with a number that JSON does not have, though C does.
+/// Returns true if the text begins with a number that C accepts, but JSON does not.
 pub fn is_invalid(text: &[u8]) -> bool {
     if text.first() == Some(&b'+') {
         return true;

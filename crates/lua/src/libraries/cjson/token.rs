@@ -1,5 +1,5 @@
-//! Tokens of JSON, as the reader of Redis sees them: a zero ends the text, and words and numbers need nothing behind
-//! them.
+//! Tokens of JSON, as the reader of Redis sees them: a zero ends the text, and words and numbers need no delimiter
+//! after them.
 
 use super::number;
 use crate::native::Buffer;
@@ -18,15 +18,15 @@ pub enum Token<'a> {
     Number(f64),
     /// A string without escapes.
     String(&'a [u8]),
-    /// A string with escapes, of which the text is in the buffer.
+    /// A string with escapes; its text is in the buffer.
     Unescaped,
     End,
-    /// What is wrong.
+    /// Description of the error.
     Error(&'static str),
 }
 
 impl Token<'_> {
-    /// Its name in messages.
+    /// Returns its name in messages.
     pub fn name(self) -> &'static str {
         match self {
             Self::ObjectBegin => "T_OBJ_BEGIN",
@@ -45,28 +45,28 @@ impl Token<'_> {
     }
 }
 
-/// Reads one token after the other.
+/// Reader of tokens, one after the other.
 pub struct Tokens<'a> {
     text: &'a [u8],
     position: usize,
-    /// Where the last token began; in a string with an error, where that is.
+    /// Start of the last token; in a string with an error, the position of the error.
     start: usize,
     allow_invalid_numbers: bool,
 }
 
 impl<'a> Tokens<'a> {
-    /// The tokens of a text up to its first zero.
+    /// Returns the tokens of a text up to its first zero.
     pub fn new(text: &'a [u8], allow_invalid_numbers: bool) -> Self {
         let end = memchr::memchr(0, text).unwrap_or(text.len());
         Self { text: &text[..end], position: 0, start: 0, allow_invalid_numbers }
     }
 
-    /// Index of the first byte of the last token; in a string with an error, of the place of that.
+    /// Returns the index of the first byte of the last token; in a string with an error, that of the error.
     pub fn start(&self) -> usize {
         self.start
     }
 
-    /// Bytes that were read.
+    /// Returns the number of bytes that were read.
     pub fn position(&self) -> usize {
         self.position
     }
@@ -78,7 +78,7 @@ impl<'a> Tokens<'a> {
         }
     }
 
-    /// Whether the next token is this single character, which is read then.
+    /// Returns true if the next token is this single character, and consumes it then.
     #[inline]
     pub fn eat(&mut self, character: u8) -> bool {
         self.skip_space();
@@ -87,7 +87,7 @@ impl<'a> Tokens<'a> {
         is_next
     }
 
-    /// The next token. `unescaped` gets the text of a string with escapes.
+    /// Returns the next token. `unescaped` receives the text of a string with escapes.
     #[inline]
     pub fn next(&mut self, unescaped: &mut Buffer<'_>) -> Token<'a> {
         self.skip_space();
@@ -162,9 +162,9 @@ impl<'a> Tokens<'a> {
         }
     }
 
-    /// Bytes of a string up to its next backslash or end.
+    /// Returns the bytes of a string up to its next backslash or end.
     fn plain(&mut self) -> &'a [u8] {
-        /// Most strings end before this, and the search for their end that reads one byte at a time is faster then.
+        /// Most strings end before this; for them a search byte by byte is faster.
         const SHORT: usize = 32;
         let rest = &self.text[self.position..];
         let is_end = |byte: &u8| matches!(byte, b'"' | b'\\');
@@ -174,7 +174,7 @@ impl<'a> Tokens<'a> {
         &rest[..len]
     }
 
-    /// The escape here. The position stays at its backslash when it is wrong.
+    /// Reads the escape here. If it is malformed, the position stays at its backslash.
     fn escape(&mut self, unescaped: &mut Buffer<'_>) -> Result<(), &'static str> {
         let rest = &self.text[self.position..];
         let byte = match rest.get(1) {
@@ -198,7 +198,7 @@ impl<'a> Tokens<'a> {
     }
 }
 
-/// The code point of `\uXXXX` or of a pair of surrogates, and its length.
+/// Returns the code point of `\uXXXX` or of a pair of surrogates, and its length.
 fn code_point(text: &[u8]) -> Option<(char, usize)> {
     let first = code_unit(text.get(2..6)?)?;
     if let Some(code) = char::from_u32(first) {

@@ -1,4 +1,4 @@
-//! `cmsgpack`: values of Lua in MessagePack and back.
+//! `cmsgpack`: converts values of Lua to MessagePack and back.
 
 mod pack;
 mod unpack;

@@ -1,17 +1,17 @@
-//! From values to MessagePack.
+//! Converts values to MessagePack.
 //!
-//! Numbers without a fraction become integers, others floats where that is exact. A table with the keys 1 to n, and an
-//! empty one, becomes an array, any other a map. Tables below [`NESTING_MAX`] others, and what MessagePack does not
-//! have, become nil, so that a table which contains itself comes to an end.
+//! Numbers without a fraction become integers, others floats if that is exact. A table with the keys 1 to n, or an
+//! empty one, becomes an array, any other a map. Tables below [`NESTING_MAX`] others, and types that MessagePack does
+//! not have, become nil, so that packing a table which contains itself comes to an end.
 
 use std::ffi::c_int;
 
 use crate::native::{Buffer, Outcome, Stack, Steps, Type, truncate};
 
-/// Tables inside of each other.
+/// Maximum nesting of tables.
 const NESTING_MAX: u32 = 16;
 
-/// Values that arguments may be, beyond which the stack could not hold them.
+/// Free stack slots that must remain beyond the arguments.
 const ROOM: c_int = 4;
 
 pub fn pack(stack: Stack<'_>) -> Outcome<c_int> {
@@ -56,7 +56,7 @@ impl Packer<'_> {
         Ok(())
     }
 
-    /// A code, and the bytes of a number behind it, the highest first.
+    /// Writes a code, and the bytes of a number after it, the highest first.
     #[inline]
     fn head<const N: usize>(&mut self, code: u8, number: [u8; N]) {
         self.out.add_byte(code);
@@ -86,7 +86,7 @@ impl Packer<'_> {
         }
     }
 
-    /// An integer in as few bytes as it needs.
+    /// Writes an integer in as few bytes as it needs.
     fn integer(&mut self, integer: i64) {
         match integer {
             -32..=127 => self.out.add_byte(integer as u8),
@@ -101,7 +101,7 @@ impl Packer<'_> {
         }
     }
 
-    /// The head of an array or map: a code for up to 15 elements, or one before a count of 16 or 32 bits.
+    /// Writes the head of an array or map: a code for up to 15 elements, or one before a count of 16 or 32 bits.
     fn collection(&mut self, few: u8, many: u8, count: usize) {
         match count {
             0..16 => self.out.add_byte(few | count as u8),
@@ -138,7 +138,7 @@ impl Packer<'_> {
         Ok(())
     }
 
-    /// What the table on top becomes. It is gone through once.
+    /// Determines the form of the table on top, in one pass.
     fn shape(&mut self) -> Shape {
         let stack = self.stack;
         let (mut count, mut last, mut is_array) = (0_usize, 0, true);
@@ -162,7 +162,7 @@ impl Packer<'_> {
     }
 }
 
-/// How a table is packed, and its count of elements or fields.
+/// Packed form of a table, with its count of elements or fields.
 enum Shape {
     Array(c_int),
     Map(usize),

@@ -1,7 +1,7 @@
-//! From MessagePack to values, without recursion: values may nest as deep as Lua's stack has room.
+//! Converts MessagePack to values, without recursion: values may nest as deep as Lua's stack has room.
 //!
-//! Tables grow with what was read, never with a declared count. That also gives them the order of fields which they
-//! have in Redis. Extension types are refused, as in Redis.
+//! Tables grow with the data read, never with a declared count. That also gives their fields the same order as in
+//! Redis. Extension types are refused, as in Redis.
 
 use std::ffi::c_int;
 
@@ -10,18 +10,18 @@ use crate::native::{List, Outcome, Stack, Steps, Type};
 /// Levels that need no memory of the state.
 const OPEN_INLINE: usize = 32;
 
-/// All values of the string.
+/// Unpacks all values of the string.
 pub fn unpack(stack: Stack<'_>) -> Outcome<c_int> {
     Unpacker::new(stack)?.all()
 }
 
-/// One value from an offset on, behind the offset of the next one, which is -1 at the end.
+/// Unpacks one value from an offset on, after the offset of the next one, which is -1 at the end.
 pub fn unpack_one(stack: Stack<'_>) -> Outcome<c_int> {
     let offset = stack.integer_or(2, 0)?;
     part(stack, 1, offset)
 }
 
-/// Like `unpack_one`, with as many values as the second argument says.
+/// As `unpack_one`, with as many values as the second argument says.
 pub fn unpack_limit(stack: Stack<'_>) -> Outcome<c_int> {
     let limit = stack.check_integer(2)?;
     let offset = stack.integer_or(3, 0)?;
@@ -33,7 +33,7 @@ fn part(stack: Stack<'_>, limit: i64, offset: i64) -> Outcome<c_int> {
     let mut unpacker = Unpacker::new(stack)?;
     let len = unpacker.input.len();
     let (Ok(limit), Ok(start)) = (u64::try_from(limit), usize::try_from(offset)) else {
-        // As in Redis, the length of the input is what it calls the limit.
+        // As in Redis, the message gives the length of the input as the limit.
         let text = format_args!(
             "Invalid request to unpack with offset of {} and limit of {len}.",
             offset as i32
@@ -63,7 +63,7 @@ enum Open {
         at: u32,
         len: u32,
     },
-    /// Keys and values that are missing.
+    /// Number of missing keys and values.
     Map {
         left: u64,
     },
@@ -87,7 +87,7 @@ impl<'call> Unpacker<'call> {
         self.values(u64::MAX)
     }
 
-    /// Pushes at most `limit` values, and says how many.
+    /// Pushes at most `limit` values, and returns their number.
     fn values(&mut self, limit: u64) -> Outcome<c_int> {
         let mut count = 0_u32;
         while self.position < self.input.len() && u64::from(count) < limit {
@@ -106,7 +106,7 @@ impl<'call> Unpacker<'call> {
         Ok(bytes)
     }
 
-    /// A number of so many bytes, the highest first.
+    /// Reads a number of `len` bytes, the highest first.
     fn bits(&mut self, len: usize) -> Outcome<u64> {
         Ok(self.take(len)?.iter().fold(0, |bits, &byte| bits << 8 | u64::from(byte)))
     }
@@ -117,7 +117,7 @@ impl<'call> Unpacker<'call> {
         Ok(())
     }
 
-    /// Pushes the next value, with all that is in it.
+    /// Pushes the next value, including its content.
     fn value(&mut self) -> Outcome<()> {
         loop {
             let depth = self.open.as_slice().len();
@@ -129,7 +129,7 @@ impl<'call> Unpacker<'call> {
         }
     }
 
-    /// Pushes the next value. A table that is not empty is only begun.
+    /// Pushes the next value. Of a table that is not empty only the beginning is read.
     fn begin(&mut self) -> Outcome<()> {
         let stack = self.stack;
         self.steps.take(stack, 1);
@@ -151,7 +151,7 @@ impl<'call> Unpacker<'call> {
             0xcc => stack.push_integer(self.bits(1)?.cast_signed()),
             0xcd => stack.push_integer(self.bits(2)?.cast_signed()),
             0xce => stack.push_integer(self.bits(4)?.cast_signed()),
-            // Unsigned integers of 64 bits come out as signed ones, as in Redis.
+            // Unsigned integers of 64 bits become signed, as in Redis.
             0xcf | 0xd3 => stack.push_integer(self.bits(8)?.cast_signed()),
             0xd0 => stack.push_integer(i64::from(self.bits(1)? as i8)),
             0xd1 => stack.push_integer(i64::from(self.bits(2)? as i16)),
@@ -171,7 +171,7 @@ impl<'call> Unpacker<'call> {
         Ok(())
     }
 
-    /// A value behind its length or count, which has so many bytes.
+    /// Reads a value after its length or count, which takes `bytes` bytes.
     fn sized(&mut self, bytes: usize, value: fn(&mut Self, u64) -> Outcome<()>) -> Outcome<()> {
         let size = self.bits(bytes)?;
         value(self, size)
@@ -196,7 +196,7 @@ impl<'call> Unpacker<'call> {
         Ok(())
     }
 
-    /// Puts the last value into its table, and tables that end with it into theirs. `false` if that was the outermost.
+    /// Adds the last value to its table, and tables that end with it to theirs. `false` if that was the outermost.
     fn after_value(&mut self) -> Outcome<bool> {
         let stack = self.stack;
         while let Some(open) = self.open.last_mut() {
@@ -227,7 +227,7 @@ impl<'call> Unpacker<'call> {
     }
 }
 
-/// Refuses a key, below its value on top, that no table can have.
+/// Rejects a key, below its value on top, that no table can have.
 fn check_key(stack: Stack<'_>) -> Outcome<()> {
     match stack.kind(-2) {
         Type::Nil => Err(stack.plain_error(format_args!("table index is nil"))),

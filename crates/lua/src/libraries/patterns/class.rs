@@ -1,6 +1,6 @@
-//! Which single characters an item of a pattern matches. Only ASCII has letters.
+//! Classes and sets of single characters in patterns. Only ASCII has letters.
 
-/// Whether `byte` is in the class that is named by the letter behind a `%`; any other character stands for itself.
+/// Returns true if `byte` is in the class of the letter after a `%`; any other character stands for itself.
 pub fn in_class(byte: u8, name: u8) -> bool {
     let is_in = match name.to_ascii_lowercase() {
         b'a' => byte.is_ascii_alphabetic(),
@@ -18,7 +18,7 @@ pub fn in_class(byte: u8, name: u8) -> bool {
     is_in == name.is_ascii_lowercase()
 }
 
-/// Whether `byte` is in a set. `set` is what is between its brackets.
+/// Returns true if `byte` is in a set. `set` is the text between its brackets.
 pub fn in_set(byte: u8, set: &[u8]) -> bool {
     match set.strip_prefix(b"^") {
         Some(members) => !is_member(byte, members),

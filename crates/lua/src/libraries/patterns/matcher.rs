@@ -1,16 +1,16 @@
-//! Matching by backtracking, without recursion.
+//! Pattern matching by backtracking, without recursion.
 //!
-//! The way through a pattern is a pair of positions, in the subject and in the pattern. Each item that could also have
-//! been matched in another way leaves a [`Choice`]. When an item does not match, the last choice is made differently,
-//! and what was captured since is forgotten. A pattern has at most one choice for each of its items, so that
-//! their number is bounded by its length.
+//! The state is a pair of positions, in the subject and in the pattern. Each item that could also match in another way
+//! leaves a [`Choice`]. If an item does not match, the matcher takes the next alternative of the last choice, and
+//! drops the captures made since. A pattern has at most one choice per item, so that their number is bounded by its
+//! length.
 
 use std::ffi::c_int;
 
 use super::class::{in_class, in_set};
 use crate::native::{Error, List, Outcome, Stack, Steps};
 
-/// Captures of a pattern.
+/// Maximum number of captures of a pattern.
 const CAPTURES_MAX: usize = 32;
 
 /// Choices that need no memory of the state.
@@ -20,7 +20,7 @@ const CHOICES_INLINE: usize = 16;
 #[derive(Clone, Copy)]
 pub struct Pattern<'a> {
     pub text: &'a [u8],
-    /// It began with `^`: it matches at the start of a search only.
+    /// True if it began with `^`: it matches at the start of a search only.
     pub is_anchored: bool,
 }
 
@@ -33,13 +33,13 @@ impl<'a> Pattern<'a> {
         }
     }
 
-    /// A pattern ends at its first zero.
+    /// Returns the pattern up to its first zero, which ends it.
     pub fn until_zero(text: &'a [u8]) -> &'a [u8] {
         &text[..memchr::memchr(0, text).unwrap_or(text.len())]
     }
 }
 
-/// A match: indices of its first byte and of the one behind its last.
+/// A match: indices of its first byte and of the one after its last.
 #[derive(Clone, Copy)]
 pub struct Found {
     pub start: usize,
@@ -54,29 +54,29 @@ struct Capture {
 
 #[derive(Clone, Copy, PartialEq)]
 enum Content {
-    /// Its end was not reached yet.
+    /// Its end has not been reached yet.
     Open,
     /// `()`: the position itself.
     Position,
     Bytes(usize),
 }
 
-/// What can be tried when the rest of the pattern does not match.
+/// Alternative that can be tried if the rest of the pattern does not match.
 #[derive(Clone, Copy)]
 enum Choice {
     /// One repetition less, down to the subject's index `least`.
     Fewer { rest: usize, least: usize, at: usize },
     /// One repetition more of the item at `item`, which ends at `end`.
     More { item: usize, end: usize, at: usize },
-    /// Without the optional item.
+    /// The match without the optional item.
     Without { rest: usize, at: usize },
-    /// Nothing: a capture is forgotten.
+    /// No alternative: the capture is dropped.
     Opened,
-    /// Nothing: a capture is open again.
+    /// No alternative: the capture is open again.
     Closed(usize),
 }
 
-/// Where the way goes on.
+/// Next state of the matching.
 enum Step {
     To { at: usize, item: usize },
     Matched(usize),
@@ -89,30 +89,30 @@ pub struct Matcher<'call> {
     subject: &'call [u8],
     pattern: &'call [u8],
     captures: [Capture; CAPTURES_MAX],
-    /// Captures that were opened.
+    /// Number of captures that were opened.
     level: usize,
     choices: List<'call, Choice, CHOICES_INLINE>,
 }
 
 impl<'call> Matcher<'call> {
-    /// A matcher, which occupies one slot of the stack.
+    /// Creates a matcher, which occupies one slot of the stack.
     pub fn new(stack: Stack<'call>, subject: &'call [u8], pattern: &'call [u8]) -> Self {
         let unused = Capture { start: 0, content: Content::Open };
         let choices = List::new(stack);
         Self { stack, subject, pattern, captures: [unused; CAPTURES_MAX], level: 0, choices }
     }
 
-    /// The stack that it was made on.
+    /// Returns the stack that it was made on.
     pub fn stack(&self) -> Stack<'call> {
         self.stack
     }
 
-    /// The bytes of a match.
+    /// Returns the bytes of a match.
     pub fn text(&self, found: Found) -> &'call [u8] {
         &self.subject[found.start..found.end]
     }
 
-    /// The first match at `start` or, unless the pattern is anchored, behind it.
+    /// Returns the first match at `start` or, unless the pattern is anchored, after it.
     pub fn search(
         &mut self,
         start: usize,
@@ -139,14 +139,14 @@ impl<'call> Matcher<'call> {
         Ok(None)
     }
 
-    /// The byte that every match begins with, if the pattern tells.
+    /// Returns the byte that every match begins with, if the pattern determines it.
     fn first_literal(&self) -> Option<u8> {
         let (&first, rest) = self.pattern.split_first()?;
         let is_optional = matches!(rest.first(), Some(b'*' | b'?' | b'-'));
         (!is_optional && !b"$.[%()".contains(&first)).then_some(first)
     }
 
-    /// The end of the match that begins at `start`.
+    /// Returns the end of the match that begins at `start`.
     pub fn match_at(&mut self, start: usize, steps: &mut Steps) -> Outcome<Option<usize>> {
         self.level = 0;
         self.choices.clear();
@@ -213,7 +213,7 @@ impl<'call> Matcher<'call> {
         Ok(Step::To { at, item: rest })
     }
 
-    /// `%bxy`: from an x to the y that closes it.
+    /// `%bxy`: from an x to its matching y.
     fn balance(&self, at: usize, open: u8, close: u8, rest: usize, steps: &mut Steps) -> Step {
         if self.subject.get(at) != Some(&open) {
             return Step::Failed;
@@ -233,7 +233,7 @@ impl<'call> Matcher<'call> {
         Step::Failed
     }
 
-    /// `%f[set]`: between a byte outside of the set and one in it. Zeros are around the subject.
+    /// `%f[set]`: the border between a byte outside of the set and one in it. Zeros surround the subject.
     fn frontier(&self, at: usize, item: usize) -> Outcome<Step> {
         if self.pattern.get(item) != Some(&b'[') {
             return Err(self.fault("missing '[' after '%f' in pattern"));
@@ -246,7 +246,7 @@ impl<'call> Matcher<'call> {
         Ok(if is_frontier { Step::To { at, item: end } } else { Step::Failed })
     }
 
-    /// `%1`: what a capture holds, once more.
+    /// `%1`: the content of a capture, again.
     fn repeat_capture(&self, at: usize, digit: u8, rest: usize) -> Outcome<Step> {
         let index = usize::from(digit).checked_sub(usize::from(b'1'));
         let capture = index.and_then(|index| self.captures[..self.level].get(index));
@@ -254,7 +254,7 @@ impl<'call> Matcher<'call> {
             Some(Capture { start, content: Content::Bytes(len) }) => {
                 &self.subject[*start..start + len]
             }
-            // No subject is as long as what a position counts as.
+            // No subject is as long as the value of a position capture.
             Some(Capture { content: Content::Position, .. }) => return Ok(Step::Failed),
             _ => return Err(self.fault("invalid capture index")),
         };
@@ -262,7 +262,7 @@ impl<'call> Matcher<'call> {
         Ok(if is_there { Step::To { at: at + content.len(), item: rest } } else { Step::Failed })
     }
 
-    /// An item for one byte, and how often it may be there.
+    /// Matches an item for one byte, with its repetitions.
     fn single(&mut self, at: usize, item: usize, steps: &mut Steps) -> Outcome<Step> {
         let end = self.item_end(item)?;
         let is_here = self.matches(at, item, end);
@@ -284,7 +284,7 @@ impl<'call> Matcher<'call> {
         })
     }
 
-    /// As many repetitions as there are from `at` on.
+    /// Matches as many repetitions as possible from `at` on.
     fn repeat(
         &mut self,
         least: usize,
@@ -303,7 +303,7 @@ impl<'call> Matcher<'call> {
         Step::To { at, item: end + 1 }
     }
 
-    /// Whether the item matches the byte at `at`.
+    /// Returns true if the item matches the byte at `at`.
     fn matches(&self, at: usize, item: usize, end: usize) -> bool {
         let Some(&byte) = self.subject.get(at) else { return false };
         match self.pattern[item] {
@@ -314,7 +314,7 @@ impl<'call> Matcher<'call> {
         }
     }
 
-    /// Where the item for one byte ends that begins at `item`.
+    /// Returns the end of the item for one byte that begins at `item`.
     fn item_end(&self, item: usize) -> Outcome<usize> {
         match &self.pattern[item..] {
             [b'%'] => Err(self.fault("malformed pattern (ends with '%')")),
@@ -327,7 +327,7 @@ impl<'call> Matcher<'call> {
         }
     }
 
-    /// Makes the last choice differently that can be.
+    /// Takes the next alternative of the last choice that has one.
     fn choose_again(&mut self) -> Option<(usize, usize)> {
         loop {
             let choice = *self.choices.last_mut()?;
@@ -352,7 +352,7 @@ impl<'call> Matcher<'call> {
         }
     }
 
-    /// Pushes capture `index` of a match; the match itself is the first one of a pattern without captures.
+    /// Pushes capture `index` of a match; in a pattern without captures, the first one is the match itself.
     pub fn push_capture(&self, index: usize, found: Found) -> Outcome<()> {
         let Some(capture) = self.captures[..self.level].get(index) else {
             if index > 0 {
@@ -371,12 +371,12 @@ impl<'call> Matcher<'call> {
         Ok(())
     }
 
-    /// Pushes all captures, or the match itself if the pattern has none, and says how many.
+    /// Pushes all captures, or the match itself if the pattern has none, and returns their number.
     pub fn push_captures(&self, found: Found) -> Outcome<c_int> {
         self.push_first(self.level.max(1), found)
     }
 
-    /// Pushes all captures, and says how many.
+    /// Pushes all captures, and returns their number.
     pub fn push_own_captures(&self) -> Outcome<c_int> {
         self.push_first(self.level, Found { start: 0, end: 0 })
     }
@@ -390,7 +390,8 @@ impl<'call> Matcher<'call> {
     }
 }
 
-/// The length of a set up to its closing bracket. A bracket that comes first is a member, and one behind a `%` too.
+/// Returns the length of a set up to its closing bracket. A bracket that comes first is a member, and so is one after
+/// a `%`.
 fn set_len(set: &[u8]) -> Option<usize> {
     let mut at = usize::from(set.first() == Some(&b'^'));
     loop {

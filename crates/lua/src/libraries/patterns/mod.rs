@@ -1,8 +1,8 @@
 //! The functions of `string` that match patterns: `find`, `match`, `gmatch` and `gsub`.
 //!
-//! Their results and errors are those of Lua 5.1. Lua's own ones cannot be stopped, for hooks are not called inside of
-//! C, and a pattern like `.-.-.-x` takes years on a short string; and they recurse once for each item of a pattern.
-//! Here every step is counted ([`Steps`]), and what is to be tried again is in a list.
+//! Their results and errors are those of Lua 5.1. Lua's own functions cannot be stopped, since hooks are not called
+//! inside of C, and a pattern like `.-.-.-x` takes years on a short string. They also recurse once per item of a
+//! pattern. Here every step is counted ([`Steps`]), and pending alternatives are in a list.
 
 mod class;
 mod matcher;
@@ -17,7 +17,7 @@ use crate::native::{Outcome, Stack, Steps, add, upvalue};
 /// Characters that make a string a pattern.
 const SPECIAL: &[u8] = b"^$*+?.([%-";
 
-/// Adds the functions to the table on top, which has those of Lua.
+/// Replaces the functions in the table on top, which has those of Lua.
 pub fn add_to(stack: Stack<'_>) {
     add(stack, c"find", |stack| search(stack, Results::Positions));
     add(stack, c"match", |stack| search(stack, Results::Captures));
@@ -29,10 +29,10 @@ pub fn add_to(stack: Stack<'_>) {
     add(stack, c"gsub", replace::gsub);
 }
 
-/// What a search returns.
+/// Results of a search.
 #[derive(Clone, Copy, PartialEq)]
 enum Results {
-    /// Where the match begins and ends, and its captures.
+    /// Start and end of the match, and its captures.
     Positions,
     /// Its captures, or the match itself if the pattern has none.
     Captures,
@@ -62,10 +62,11 @@ fn search(stack: Stack<'_>, results: Results) -> Outcome<c_int> {
     Ok(positions + matcher.push_own_captures()?)
 }
 
-/// Bytes of text that are searched in the time of a step.
+/// Bytes of text searched in the time of a step.
 const BYTES_PER_STEP: usize = 32;
 
-/// The index of `text`. In a short subject its first byte is looked for: to prepare a better search would take longer.
+/// Returns the index of `text`. In a short subject it looks for the first byte: preparing a better search would take
+/// longer.
 fn find_text(subject: &[u8], text: &[u8]) -> Option<usize> {
     const SHORT: usize = 512;
     let Some(first) = text.first().filter(|_| subject.len() <= SHORT) else {
@@ -79,14 +80,14 @@ fn push_nothing(stack: Stack<'_>) -> c_int {
     1
 }
 
-/// Pushes where a match begins and ends, counted from 1, the end inclusive.
+/// Pushes start and end of a match, counted from 1, the end inclusive.
 fn push_positions(stack: Stack<'_>, start: usize, end: usize) -> c_int {
     push_position(stack, start + 1);
     push_position(stack, end);
     2
 }
 
-/// The index where a search begins, from an argument that counts from 1, or from the end where it is negative.
+/// Returns the index at which a search begins, from an argument that counts from 1, or from the end if it is negative.
 fn start(position: i64, len: usize) -> usize {
     let signed_len = i64::try_from(len).unwrap_or(i64::MAX);
     let from_start =
@@ -94,12 +95,12 @@ fn start(position: i64, len: usize) -> usize {
     usize::try_from(from_start - 1).unwrap_or(0).min(len)
 }
 
-/// Whether the text, up to its first zero, has nothing special in it.
+/// Returns true if the text, up to its first zero, has no special character.
 fn is_plain(text: &[u8]) -> bool {
     !text.iter().take_while(|byte| **byte != 0).any(|byte| SPECIAL.contains(byte))
 }
 
-/// An iterator: its upvalues are the subject, the pattern and the place where the next search begins.
+/// Pushes an iterator: its upvalues are the subject, the pattern and the start of the next search.
 fn gmatch(stack: Stack<'_>) -> Outcome<c_int> {
     stack.check_bytes(1)?;
     stack.check_bytes(2)?;
@@ -116,7 +117,7 @@ fn next_match(stack: Stack<'_>) -> Outcome<c_int> {
     if start > subject.len() {
         return Ok(0);
     }
-    // `^` is a character like others here.
+    // `^` is an ordinary character here.
     let mut matcher = Matcher::new(stack, subject, Pattern::until_zero(text));
     let Some(found) = matcher.search(start, false, &mut Steps::new())? else { return Ok(0) };
     push_position(stack, found.after());
@@ -125,7 +126,7 @@ fn next_match(stack: Stack<'_>) -> Outcome<c_int> {
 }
 
 impl Found {
-    /// Where the search for the next match begins: an empty match is not found again.
+    /// Returns the start of the search for the next match: an empty match is not found again.
     fn after(self) -> usize {
         if self.end == self.start { self.end + 1 } else { self.end }
     }

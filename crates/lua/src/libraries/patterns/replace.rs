@@ -1,11 +1,11 @@
-//! `gsub`: matches replaced by a string, by what a table has for them, or by what a function returns.
+//! `gsub`: replaces matches by a string, by the values of a table, or by the results of a function.
 
 use std::ffi::c_int;
 
 use super::matcher::{Found, Matcher, Pattern};
 use crate::native::{Buffer, Outcome, Stack, Steps, Type, truncate};
 
-/// Where the replacement is.
+/// Index of the replacement.
 const REPLACEMENT: c_int = 3;
 
 pub fn gsub(stack: Stack<'_>) -> Outcome<c_int> {
@@ -43,7 +43,7 @@ pub fn gsub(stack: Stack<'_>) -> Outcome<c_int> {
     Ok(2)
 }
 
-/// How many matches are replaced: all without the argument. Higher bits of it are lost, as in C.
+/// Returns the maximum number of replacements: no limit without the argument. Its higher bits are lost, as in C.
 fn limit(stack: Stack<'_>, len: usize) -> Outcome<i64> {
     match stack.kind(4) {
         Type::None | Type::Nil => Ok(i64::try_from(len).unwrap_or(i64::MAX).saturating_add(1)),
@@ -82,13 +82,13 @@ fn add_replacement(
     Ok(())
 }
 
-/// Adds the replacing string, with captures instead of `%1` to `%9`, and the match instead of `%0`.
+/// Adds the replacement string, with captures for `%1` to `%9`, and the match for `%0`.
 fn add_string(out: &mut Buffer<'_>, matcher: &Matcher<'_>, found: Found) -> Outcome<()> {
     let stack = matcher.stack();
     let mut rest = stack.bytes(REPLACEMENT).unwrap_or_default();
     while let Some(at) = memchr::memchr(b'%', rest) {
         out.add(&rest[..at]);
-        // Lua reads the zero behind a string that ends with the escape.
+        // If a string ends with the escape, Lua reads the zero after it.
         match rest.get(at + 1).copied().unwrap_or(0) {
             b'0' => out.add(matcher.text(found)),
             digit @ b'1'..=b'9' => {

@@ -1,4 +1,4 @@
-//! Replacing all data of a follower by those of the log, while clients read the old ones.
+//! Replaces all data of a follower by those of the log, while clients read the old ones.
 
 use std::fmt::Display;
 use std::io::Write;
@@ -10,7 +10,7 @@ use tierce_keyspace::log::LiveReplay;
 use tierce_keyspace::{CodeEditor, CodeKind, Freeing, flush_dbs};
 
 use super::super::spool::Content;
-use super::{Follow, From, Interrupt, note_place, place_at};
+use super::{Follow, From, Interrupt, note_position, position_at};
 use crate::clock::unix_ms;
 use crate::persistence::{NewFile, Syncing};
 use crate::server::Server;
@@ -26,7 +26,7 @@ impl Follow {
         let group = self.await_store(Group::open(&self.joining.store))??;
         let mut restore = self.await_store(Restore::at(&group, Moment::Newest))??;
         if let Err(interrupt) = self.load_all(&mut restore, group.end().cluster) {
-            // The end of a server does not wait for a store.
+            // Shutdown does not wait for a store.
             if !matches!(interrupt, Interrupt::Ended) {
                 let _ = self.joining.runtime.block_on(restore.finish());
             }
@@ -34,7 +34,7 @@ impl Follow {
         }
         let follower = self.await_store(Follower::after(restore))??;
         let end = follower.end();
-        note_place(&server, &self.live, place_at(end.cluster, end.number, end.hash));
+        note_position(&server, &self.live, position_at(end.cluster, end.number, end.hash));
         let keys = server.keyspace.total_len();
         server
             .log
@@ -65,10 +65,10 @@ impl Follow {
                     if !std::mem::replace(&mut is_loaded, true) {
                         load(&server, file.take())?;
                     }
-                    // Which object it is will be known at the end.
+                    // The object's number is known at the end.
                     let mut locks = server.keyspace.long_locks();
-                    let place = place_at(cluster, 0, Default::default());
-                    let applied = self.live.apply(&mut locks, &batches, place, unix_ms());
+                    let position = position_at(cluster, 0, Default::default());
+                    let applied = self.live.apply(&mut locks, &batches, position, unix_ms());
                     applied.map_err(|error| unfit(format_args!("object {number}: {error}")))?;
                 }
             }
@@ -80,13 +80,13 @@ impl Follow {
     }
 }
 
-/// Makes the snapshot in a file all that there is, or nothing without one.
+/// Replaces all data by the snapshot in a file, or by nothing if there is no file.
 fn load(server: &Server, file: Option<NewFile>) -> Result<(), Interrupt> {
     let mut locks = server.keyspace.long_locks();
-    // An object that there never is: what follows says how far it is.
-    let nowhere = place_at(Default::default(), 0, Default::default());
+    // An object that never exists: later records give the real position.
+    let nowhere = position_at(Default::default(), 0, Default::default());
     let Some(mut file) = file else {
-        // First: a start that goes on at the old place is to have the old data.
+        // First: a start that continues at the old position must have the old data.
         locks.move_to(None);
         locks.release();
         let mut all = locks.lock_all();

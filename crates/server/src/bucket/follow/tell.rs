@@ -1,4 +1,4 @@
-//! What clients and operators see of a follower: the role, INFO, and the log.
+//! The state of a follower for clients and operators: the role, INFO, and the log.
 
 use tierce_bucket::{ClaimInfo, End, Follower};
 use tierce_commands::bucket::State;
@@ -10,8 +10,8 @@ use crate::clock::unix_ms;
 use crate::server::Server;
 
 impl Follow {
-    /// The log has an owner. One before the owner that is known already is passed over: a start knows the last one, and
-    /// may have to apply what others have written before.
+    /// Notes an owner of the log. An owner older than the known one is skipped: a start knows the last owner, and may
+    /// have to apply records of earlier ones.
     pub(super) fn has_owner(&mut self, claim: &ClaimInfo) {
         if claim.epoch <= self.epoch {
             return;
@@ -22,7 +22,7 @@ impl Follow {
         let _ = server.role.update(self.joining.number, |following| following.primary = owner);
     }
 
-    /// Notes how far it is.
+    /// Publishes the follower's position.
     pub(super) fn tell(&mut self, follower: &Follower) {
         let (server, end) = (&self.server, follower.end());
         let trouble = follower.trouble().map(|trouble| trouble.error.clone());
@@ -54,7 +54,7 @@ impl Follow {
     }
 }
 
-/// The log is not followed, for this reason. Clients read what there is. `trouble` is what was logged last.
+/// Reports why the log is not followed. Clients keep reading the present data. `trouble` is the last logged error.
 pub(super) fn is_down(
     server: &Server,
     joining: &Joining,
@@ -70,7 +70,7 @@ pub(super) fn is_down(
         server.bucket.note_waiting(Some(following.down_since_ms.max(0).unsigned_abs()), 0);
     });
     note_failure(server, error);
-    // The same again and again is said once.
+    // A repeated error is logged once.
     if trouble.as_deref() != Some(error) {
         let url = joining.store.url();
         server.log.warning(format_args!("The log in {url} is not followed: {error}"));
@@ -93,7 +93,7 @@ pub(super) fn note_end(server: &Server, end: &End) {
     });
 }
 
-/// The owner of a log, as it says of itself.
+/// Returns the address that the owner of a log announces.
 pub(super) fn owner_of(end: &End) -> Address {
     end.claim.as_ref().map_or_else(|| parse_address(""), |claim| parse_address(&claim.address))
 }

@@ -1,4 +1,5 @@
-//! Cuts: places that both logs have, from which a start after a crash goes on without a new base.
+//! Cuts: positions known in both logs, from which a start after a crash continues without a new
+//! base.
 
 use std::io;
 use std::time::{Duration, Instant};
@@ -6,31 +7,32 @@ use std::time::{Duration, Instant};
 use tierce_engine::feed::Reader;
 
 use super::super::claimed::new_mark;
-use super::super::place::{Cut, Known};
+use super::super::position_file::{Cut, Known};
 use super::{BUSY_FOR, LOCKS_MAX, Uploader};
 
-/// A start after a crash reads so much of both logs again, at most, and what the bucket lacks.
+/// Bytes of both logs that a start after a crash reads again, at most, in addition to the changes
+/// that the bucket lacks.
 const EVERY_BYTES: u64 = 32 << 20;
 
-/// While there are changes, a cut is made as often: it may take a put of its own.
+/// Interval of cuts while there are changes: a cut may need a put of its own.
 const EVERY: Duration = Duration::from_secs(60);
 
-/// Which cuts there are.
+/// State of the cuts.
 #[derive(Debug, Default)]
 pub(super) struct Cuts {
-    /// One that is in the feed, and was not met yet.
+    /// Mark of a cut that is in the feed, and was not reached yet.
     due: Option<u64>,
-    /// The one of the base, and the object before it.
+    /// Cut of the base, with the object before it.
     base: Option<Cut>,
-    /// What was appended since the last one, and when that was met.
+    /// Bytes appended since the last cut, and the time when that was reached.
     bytes: u64,
     met: Option<Instant>,
-    /// The data were busy.
+    /// Earliest time of the next attempt, after the data were busy.
     not_before: Option<Instant>,
 }
 
 impl Cuts {
-    /// Those of an uploader in whose feed there is one.
+    /// Returns the state of an uploader whose feed has a mark.
     pub(super) fn after(mark: u64) -> Self {
         Self { due: Some(mark), ..Self::default() }
     }
@@ -51,7 +53,7 @@ impl Cuts {
 }
 
 impl Uploader {
-    /// Puts a cut behind everything that is held, when it is time.
+    /// Puts a cut behind all taken changes, when due.
     pub(super) fn cut_if_due(&mut self) {
         if !self.cuts.is_due() {
             return;
@@ -69,7 +71,7 @@ impl Uploader {
         self.take(Duration::ZERO);
     }
 
-    /// Everything before a mark is committed, and nothing else.
+    /// Notes that exactly the changes before a mark are committed.
     pub(super) fn note_cut(&mut self, id: u64) {
         let object = self.owner.group().end().number;
         if !self.needs_base {
@@ -77,7 +79,7 @@ impl Uploader {
         }
     }
 
-    /// The base counts.
+    /// Notes that the base is valid.
     pub(super) fn note_base_cut(&mut self) {
         if let Some(cut) = self.cuts.base.take() {
             self.keep_cut(cut);
@@ -90,22 +92,24 @@ impl Uploader {
         }
         (self.cuts.bytes, self.cuts.met) = (0, Some(Instant::now()));
         if let Err(error) = self.write_cut(Some(cut)) {
-            // The one before is still right.
+            // The previous cut is still right.
             self.watch.failed(&format!("bucket.state: {error}"));
         }
     }
 
-    /// Before a new base: what it brings into the bucket is not in objects behind a cut.
+    /// Deletes the cut before a new base: the base brings data into the bucket that are not in
+    /// objects behind a cut.
     pub(super) fn forget_cut(&mut self) -> io::Result<()> {
         self.write_cut(None)
     }
 
     fn write_cut(&mut self, cut: Option<Cut>) -> io::Result<()> {
-        let known = self.place.known.unwrap_or_default();
-        if known.cut == cut { Ok(()) } else { self.place.write(Known { cut, ..known }) }
+        let known = self.position_file.known.unwrap_or_default();
+        if known.cut == cut { Ok(()) } else { self.position_file.write(Known { cut, ..known }) }
     }
 
-    /// Sends what the log lacks of what was loaded, and ends what will never be complete there.
+    /// Sends the loaded records that the log lacks, and ends the batches that can never be
+    /// completed there.
     pub(super) fn send_tail(&mut self) -> Result<(), super::Stop> {
         let tail = std::mem::take(&mut self.tail);
         let gaps = std::mem::take(&mut self.gaps);

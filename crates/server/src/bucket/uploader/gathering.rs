@@ -1,37 +1,37 @@
-//! How long an append waits for others to join it, when clients wait for the bucket.
+//! Group commit: decides how long an append waits for more changes, when clients wait for the bucket.
 //!
-//! Clients that were answered come back with their next change at about the same time. An append that begins before
-//! leaves them to the one after it: then the clients divide into two crowds, each waits for the puts of both, and a put
-//! brings half of what it could. So an append waits until as many changes are there as those that were just committed
-//! and those that waited meanwhile, for a part of the time that a put takes.
+//! Clients that got their reply send their next change at about one time. An append that begins earlier leaves these
+//! changes to the next append. Then the clients split into two groups, each waits for the puts of both, and a put has
+//! half of the possible changes. So an append waits for a part of the time of a put, until there are as many changes as
+//! those just committed plus those that waited meanwhile.
 
 use std::time::{Duration, Instant};
 
-/// It waits no longer than this,
+/// Maximum wait,
 const GATHER_MAX: Duration = Duration::from_millis(10);
 
-/// and no longer than this part of the append before.
+/// also bounded by this part of the previous append.
 const PART_OF_AN_APPEND: u32 = 2;
 
-/// It looks this often: positions of the feed wake nobody.
+/// Polling interval: positions of the feed wake nobody.
 pub(super) const LOOK_EVERY: Duration = Duration::from_micros(250);
 
-/// What the next append waits for.
+/// Wait of the next append.
 #[derive(Debug, Default)]
 pub(super) struct Gathering {
-    /// The position of the feed at which everyone is back.
+    /// Feed position at which all clients have sent their next change.
     expected: u64,
     until: Option<Instant>,
 }
 
 impl Gathering {
-    /// So many items have just been committed, by an append that took so long. The feed is at `position`.
+    /// Notes that this many items were committed, by an append that took this long. The feed is at `position`.
     pub(super) fn committed(&mut self, items: u64, position: u64, took: Duration, now: Instant) {
         self.expected = position + items;
         self.until = Some(now + GATHER_MAX.min(took / PART_OF_AN_APPEND));
     }
 
-    /// Whether to wait on, where the feed is at `position`.
+    /// Returns true if the append should keep waiting with the feed at `position`.
     pub(super) fn waits(&self, position: u64, now: Instant) -> bool {
         position < self.expected && self.until.is_some_and(|until| now < until)
     }

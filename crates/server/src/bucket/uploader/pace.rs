@@ -1,35 +1,35 @@
-//! How much goes into an object, so that its append takes a part of the lease.
+//! Limits the size of an object, so that its append takes only a part of the lease.
 //!
 //! An append renews the lease only when it is confirmed. On a slow network, one of the longest objects would take
-//! longer than the lease, and another server would take over from an owner that works.
+//! longer than the lease, and another server would take over from a working owner.
 
 use std::time::Duration;
 
 use tierce_bucket::ClaimInfo;
 
-/// An object has about as many bytes of changes at most, before compression.
+/// Approximate maximum of an object's bytes of changes, before compression.
 const OBJECT_BYTES_MAX: usize = 32 << 20;
 
-/// It has so many at first, where there is a lease: nothing is known of the network.
+/// First maximum with a lease, when nothing is known of the network.
 const FIRST_BYTES: usize = 4 << 20;
 
-/// Less is no faster: a put takes a while by itself.
+/// Minimum: less is no faster, because a put has a fixed cost.
 const OBJECT_BYTES_MIN: usize = 64 << 10;
 
-/// An append is to take this part of the lease. The lease is renewed when a third of it is over, so that more than a
-/// third is left for a network that becomes slower.
+/// Divisor of the lease that gives an append's target time. The lease is renewed when a third of it is over, so that
+/// more than a third is left for a network that becomes slower.
 const PART_OF_A_LEASE: u32 = 4;
 
-/// How many bytes an object may have.
+/// Size limit of objects.
 #[derive(Debug)]
 pub(super) struct Pace {
     bytes: usize,
-    /// What an append is to take; `None` without a lease.
+    /// Target time of an append; `None` without a lease.
     target: Option<Duration>,
 }
 
 impl Pace {
-    /// That of an owner with this claim.
+    /// Returns the limit of an owner with this claim.
     pub(super) fn new(claim: Option<&ClaimInfo>) -> Self {
         let lease_ms = claim.filter(|claim| claim.takeover).map(|claim| claim.lease_ms);
         Self::of_lease(lease_ms.map(Duration::from_millis))
@@ -44,7 +44,8 @@ impl Pace {
         self.bytes
     }
 
-    /// An append of so many bytes took so long. A short one says nothing of long ones, unless it was slow.
+    /// Notes that an append of this many bytes took this long. A short one says nothing about long ones, unless it was
+    /// slow.
     pub(super) fn note(&mut self, bytes: usize, took: Duration) {
         let Some(target) = self.target else { return };
         if took <= target && bytes < self.bytes {
@@ -62,7 +63,7 @@ mod tests {
 
     const LEASE: Duration = Duration::from_secs(8);
 
-    /// What objects come to have on a network that takes so many bytes a second.
+    /// Returns the object size that results on a network with this rate.
     fn settled(bytes_per_second: usize) -> usize {
         let mut pace = Pace::of_lease(Some(LEASE));
         for _ in 0..20 {
@@ -86,7 +87,7 @@ mod tests {
         let mut pace = Pace::of_lease(Some(LEASE));
         pace.note(100, Duration::from_millis(20));
         assert_eq!(pace.object_bytes(), FIRST_BYTES);
-        // An outage is none of the objects' length, and later ones show that.
+        // An outage is not caused by the objects' size, and later ones show that.
         pace.note(100, 10 * LEASE);
         assert_eq!(pace.object_bytes(), OBJECT_BYTES_MIN);
         pace.note(OBJECT_BYTES_MIN, Duration::from_millis(1));

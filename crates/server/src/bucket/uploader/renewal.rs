@@ -1,4 +1,4 @@
-//! Keeping the lease, and what follows from having lost it (`bucket-takeover yes`).
+//! Renews the lease, and handles its loss (`bucket-takeover yes`).
 
 use std::time::Duration;
 
@@ -10,9 +10,9 @@ use crate::server::Server;
 use crate::shutdown::Shutdown;
 
 impl Uploader {
-    /// Says that this server is alive, if it has said nothing for a third of the lease.
+    /// Renews the lease, if this server has written nothing for a third of it.
     pub(super) fn renew_if_due(&mut self) -> Result<(), Stop> {
-        // Changes are appended next, unless a base has to come first. Messages for replicas alone bring no append.
+        // Changes are appended next, unless a base has to come first. Messages for replicas alone cause no append.
         let is_appending = !self.needs_base && self.has_changes;
         if is_appending || lease::renew_in(&self.owner) != Some(Duration::ZERO) {
             return Ok(());
@@ -26,14 +26,14 @@ impl Uploader {
         Ok(())
     }
 
-    /// An append is confirmed, which began as the one with this number: replies may wait for that.
+    /// Notes that the append that began with this number is confirmed: replies may wait for it.
     pub(super) fn note_proven(&self, proof: u64) {
         if self.server.bucket.note_proven(proof) {
             self.server.tell_all(&Notice::Durable);
         }
     }
 
-    /// When something that has failed is tried again: in time for the lease.
+    /// Returns the delay before a failed request is repeated, short enough for the lease.
     pub(super) fn retry_after(&self) -> Duration {
         let lease = Duration::from_secs(self.server.config.settings().count(LEASE));
         match self.server.bucket.lease.clock() {
@@ -43,8 +43,8 @@ impl Uploader {
     }
 }
 
-/// Another server owns the log: this one answers nothing any more, and its process ends, so that a supervisor starts it
-/// again, as one that follows the new owner.
+/// Handles the loss of the log to another server: this one sends no more replies and its process ends. A supervisor
+/// then restarts it as a follower of the new owner.
 pub(super) fn deposed(server: &Server, url: &str, object: &str) {
     let cause = format!("another server has taken over the bucket {url} ({object})");
     server.log.warning(format_args!(
@@ -52,7 +52,7 @@ pub(super) fn deposed(server: &Server, url: &str, object: &str) {
     ));
     server.durability.refuse(&cause);
     server.bucket.note_deposed();
-    // All connections close, without what they waited for.
+    // All connections close, without their deferred replies.
     server.tell_all(&Notice::Durable);
     server.shutdown().ask(Shutdown::Deposed);
 }

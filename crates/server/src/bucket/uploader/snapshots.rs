@@ -23,16 +23,16 @@ const SNAPSHOT_INTERVAL: DirectiveId = DirectiveId::of("bucket-snapshot-interval
 const SNAPSHOT_PERCENTAGE: DirectiveId = DirectiveId::of("bucket-snapshot-percentage");
 const RETENTION: DirectiveId = DirectiveId::of("bucket-retention");
 
-/// Below this, the log brings no snapshot by its growth.
+/// Minimum growth of the log that causes a snapshot.
 const SNAPSHOT_LOG_BYTES_MIN: u64 = 64 << 20;
 
-/// So many objects behind a snapshot bring another one: a restore reads each of them.
+/// Number of objects behind a snapshot that cause another one: a restore reads each of them.
 const SNAPSHOT_OBJECTS_MAX: u64 = 100_000;
 
-/// The snapshot under way.
+/// Snapshot in progress.
 pub(super) enum Snapshot {
     None,
-    /// It is being written to a file. Where it is in the log is known when its mark was met.
+    /// It is being written to a file. Its position in the log is known when its mark was reached.
     Writing {
         mark: u64,
         spooled: Receiver<Spooled>,
@@ -41,7 +41,7 @@ pub(super) enum Snapshot {
     Uploading {
         task: JoinHandle<Result<UploadedSnapshot, Error>>,
         sent: Arc<AtomicU64>,
-        /// Requests that failed before it, until it was told that one of its own has failed.
+        /// Number of failed requests before it, until a failure of its own was reported.
         failures: Option<u64>,
     },
 }
@@ -57,7 +57,7 @@ impl Uploader {
         }
     }
 
-    /// Begins a snapshot when it is time, and takes the next step of one.
+    /// Begins a snapshot when due, and continues one.
     pub(super) fn drive_snapshot(&mut self, settings: &Settings) -> Result<(), Stop> {
         match &mut self.snapshot {
             Snapshot::None => {
@@ -114,14 +114,14 @@ impl Uploader {
         let begun = spool::begin(&server.engine, &dir).and_then(|(sink, spooled)| {
             let mut locks = server.keyspace.impatient_long_locks(LOCKS_MAX);
             let moment = || server.feed.mark(Reader::Bucket, mark);
-            // That a key has expired is a record, and until that comes the log has the key: long after its deadline while
-            // this server is a replica, whose primary decides.
+            // An expiry is a record, and until that comes the log has the key: long after its deadline while this
+            // server is a replica, whose primary decides.
             server.engine.begin_copy(&mut locks, BEFORE_ALL_MS, sink, moment)?;
             Ok(spooled)
         });
         match begun {
             Ok(spooled) => self.snapshot = Snapshot::Writing { mark, spooled, position: None },
-            // One of another kind is under way.
+            // A copy of another kind is in progress.
             Err(SaveError::InProgress) => self.snapshot_after = Instant::now() + TICK,
             Err(SaveError::Snapshot(SnapshotError::Busy(_))) => {
                 self.snapshot_after = Instant::now() + BUSY_FOR;
@@ -158,7 +158,7 @@ impl Uploader {
                 return Ok(());
             }
         };
-        // This is repeated for as long as the store is away. Meanwhile more waits in the feed, and the end may come.
+        // This is repeated while the store is unreachable. Meanwhile the feed grows, and shutdown may be requested.
         let held_bytes = self.held_bytes();
         let proof = self.server.bucket.lease.note_begun();
         let snapshot = self.owner.snapshot(uploaded);
@@ -210,10 +210,10 @@ impl Uploader {
             .warning(format_args!("No snapshot in the bucket: {error}; it is tried again"));
     }
 
-    /// Finds out what is to be deleted, beside the appends.
+    /// Finds out what to delete, in parallel to the appends.
     fn prune(&mut self) {
         if self.pruning.is_some() {
-            // The next snapshot finds what this one would have found.
+            // The next snapshot will find everything that this one would.
             return;
         }
         let days = self.server.config.settings().count(RETENTION);
@@ -223,7 +223,8 @@ impl Uploader {
             Some(self.runtime.spawn(async move { group.prune(Retention { keep }).await }));
     }
 
-    /// Takes what pruning has found. What waits already is not replaced: snapshots may come faster than its time.
+    /// Takes the result of pruning. It does not replace a waiting deletion: snapshots may come faster than the
+    /// deletion's time.
     fn end_pruning(&mut self) {
         let Some(pruning) = self.pruning.take_if(|pruning| pruning.is_finished()) else { return };
         match self.runtime.block_on(pruning) {
@@ -241,7 +242,7 @@ impl Uploader {
         }
     }
 
-    /// Deletes what was pruned, when that may be, beside the appends.
+    /// Deletes the pruned objects, when their time has come, in parallel to the appends.
     pub(super) fn delete_pruned(&mut self) {
         self.end_pruning();
         if let Some(deleting) = self.deleting.take_if(|deleting| deleting.is_finished()) {
@@ -266,7 +267,7 @@ impl Uploader {
     }
 }
 
-/// Requests of a snapshot are repeated for a minute before it is given up. Operators are not to wait for that.
+/// Reports a failed request of a snapshot at once: requests are repeated for a minute before it is given up.
 fn tell_failure(server: &Server, watch: &Watch, failures_before: &mut Option<u64>) {
     let counters = watch.store.counters();
     if failures_before.take_if(|before| counters.usage().failures > *before).is_some()

@@ -1,4 +1,4 @@
-//! What others see of the thread that writes the log, and what it says to writers.
+//! Publishes the state of the thread that writes the log, and applies backpressure to writers.
 
 use std::pin::pin;
 use std::sync::Arc;
@@ -16,38 +16,39 @@ use crate::clock::unix_ms;
 use crate::message::Notice;
 use crate::server::Server;
 
-/// How often the thread looks around, if nothing calls it.
+/// Polling interval of the thread when nothing wakes it.
 pub(super) const TICK: Duration = Duration::from_millis(100);
 
-/// A change that waits longer than this, and twice the interval, while the store answers holds writers back.
+/// Age of the oldest uncommitted change, besides twice the interval, from which on writers must wait while the store
+/// answers.
 const LAG_MS_MAX: u64 = 5_000;
 
-/// How long the end of a server waits for its clients and the bucket.
+/// Time that a shutdown waits for its clients and the bucket.
 const END_MAX: Duration = Duration::from_secs(10);
 
-/// What is left of it for the bucket after clients were waited for: an append or two, and the RELEASE.
+/// Part of it left for the bucket after the wait for clients: an append or two, and the RELEASE.
 const END_MIN: Duration = Duration::from_secs(3);
 
-/// Rates of requests are taken over this time at least: the first requests of a start are not repeated.
+/// Minimum time base of request rates: the first requests of a start are not repeated.
 const MEASURED_MIN: Duration = Duration::from_secs(60);
 
-/// What others see of the thread, and what it says to writers.
+/// Published state of the thread, with the backpressure on writers.
 pub(super) struct Watch {
     server: Arc<Server>,
     pub(super) store: Store,
     progress: Arc<Progress>,
     began: Instant,
-    /// The requests of the start, which are not repeated.
+    /// Requests of the start, which are not repeated.
     before: Usage,
-    /// The oldest change that is not committed waits since then.
+    /// Time since which the oldest uncommitted change waits.
     waiting_ms: Option<u64>,
     holds: bool,
-    /// What may wait in the feed.
+    /// Maximum of pending bytes in the feed.
     bytes_max: usize,
-    /// Since when the store does not answer, if it was logged.
+    /// Time since which the store is unreachable, if it was logged.
     away: Option<Instant>,
     needs_base: bool,
-    /// It was logged that a foreign object is in the way.
+    /// True once it was logged that a foreign object is in the way.
     is_blocked: bool,
     end_at: Option<Instant>,
 }
@@ -80,18 +81,18 @@ impl Watch {
         self.waiting_ms.get_or_insert(now_ms());
     }
 
-    /// Nothing that was taken waits. What came meanwhile is in the feed since the append began, at most.
+    /// Notes that all taken changes are committed. Newer changes are in the feed since the append began, at most.
     pub(super) fn note_sent(&mut self, has_more: bool, began_ms: u64) {
         self.waiting_ms = has_more.then_some(began_ms);
     }
 
-    /// Whether the log goes on behind a snapshot that does not count yet.
+    /// Notes whether the log continues behind a snapshot that is not valid yet.
     pub(super) fn needs_base(&mut self, needs_base: bool) {
         self.needs_base = needs_base;
         self.tell_state();
     }
 
-    /// The state is made of what there is, since each part changes by itself.
+    /// Publishes the state, which combines parts that change independently.
     fn tell_state(&self) {
         let state = match (self.away, self.needs_base) {
             (Some(_), _) => State::Away,
@@ -101,7 +102,7 @@ impl Watch {
         self.server.bucket.update(|figures| figures.state = state);
     }
 
-    /// Everything up to this position is committed.
+    /// Notes that everything up to this position is committed.
     pub(super) fn committed(&mut self, position: u64) {
         if position > self.server.bucket.committed() {
             self.server.bucket.note_committed(position);
@@ -113,7 +114,7 @@ impl Watch {
         note_failure(&self.server, error);
     }
 
-    /// Tells writers and INFO how it is, where so many bytes were taken and are not committed.
+    /// Updates writers and INFO. `taken_bytes` were taken and are not committed.
     pub(super) fn look(&mut self, taken_bytes: u64) {
         let server = Arc::clone(&self.server);
         let settings = server.config.settings();
@@ -140,8 +141,8 @@ impl Watch {
         self.tell_trouble(trouble.map(|trouble| trouble.error), settings.bytes(LOG_MAX));
     }
 
-    /// Waits for what the owner puts, however long that takes, where so many bytes were taken and are not committed.
-    /// `None`: the end of the server has come, and did not get an answer in time.
+    /// Waits for a put of the owner, without a time limit. These bytes were taken and are not committed. `None` if the
+    /// shutdown's time ended without an answer.
     pub(super) async fn watched<T>(
         &mut self,
         put: impl Future<Output = T>,
@@ -160,12 +161,12 @@ impl Watch {
         }
     }
 
-    /// Whether writers wait.
+    /// Returns true if writers must wait.
     pub(super) fn holds(&self) -> bool {
         self.holds
     }
 
-    /// Has writers wait, or go on.
+    /// Makes writers wait, or lets them continue.
     fn hold(&mut self, holds: bool) {
         if std::mem::replace(&mut self.holds, holds) == holds {
             return;
@@ -221,7 +222,7 @@ impl Watch {
         }
     }
 
-    /// Whether the end was asked for.
+    /// Returns true if shutdown was requested.
     pub(super) fn is_ending(&mut self, ending: &Ending) -> bool {
         let is_asked = ending.is_asked.load(Ordering::Acquire);
         if is_asked {
@@ -230,13 +231,13 @@ impl Watch {
         is_asked
     }
 
-    /// Whether it was asked for so long ago that nothing is waited for.
+    /// Returns true if the time of the shutdown is over, so that nothing is waited for.
     pub(super) fn is_out_of_time(&mut self, ending: &Ending) -> bool {
         self.is_ending(ending) && self.end_at.is_some_and(|at| Instant::now() >= at)
     }
 }
 
-/// How long the bucket is waited for, where clients were waited for so long.
+/// Returns how long to wait for the bucket, after this long a wait for clients.
 fn left_of_end(spent: Duration) -> Duration {
     END_MAX.saturating_sub(spent).max(END_MIN)
 }
@@ -245,7 +246,7 @@ pub(super) fn now_ms() -> u64 {
     unix_ms().max(0).unsigned_abs()
 }
 
-/// Has INFO say what has failed last.
+/// Publishes the last failure in INFO.
 pub(in crate::bucket) fn note_failure(server: &Server, error: &str) {
     server.bucket.update(|figures| {
         error.clone_into(&mut figures.last_error);

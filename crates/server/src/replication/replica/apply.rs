@@ -1,8 +1,8 @@
 //! Applies the commands of a stream.
 //!
-//! A transaction counts at its EXEC: if the stream breaks off inside of one, it continues before the MULTI.
+//! A transaction takes effect at its EXEC: if the stream breaks off inside of one, it continues before the MULTI.
 //!
-//! What is applied is repeated in the stream of this server, in the same bytes ([`Primary::repeat`]).
+//! Applied commands are repeated in the stream of this server, with their original bytes ([`Primary::repeat`]).
 //!
 //! [`Primary::repeat`]: crate::commands::replication::Primary::repeat
 
@@ -11,7 +11,7 @@ use std::sync::Arc;
 use tierce_keyspace::DbIndex;
 use tierce_output::Output;
 use tierce_replication::identity::ReplicationId;
-use tierce_replication::link::Place;
+use tierce_replication::link::Position;
 use tierce_wire::number;
 use tierce_wire::resp::{Args, OwnedArgs, ReplyDecoder};
 
@@ -26,78 +26,78 @@ use crate::server::Server;
 
 use super::FollowError;
 
-/// Errors of commands that are logged for one link.
+/// Maximum number of failed commands that are logged for one link.
 const ERRORS_LOGGED_MAX: u64 = 10;
 
-/// Bytes of a key that are logged.
+/// Maximum number of bytes of a key that are logged.
 const SHOWN_MAX: usize = 128;
 
-/// What is no change of data, and would wait here for the role that this thread holds.
+/// Commands that change no data, and would wait here for the role that this thread holds.
 const OF_ROLES: [&[u8]; 3] = [b"failover", b"replicaof", b"slaveof"];
 
-/// Who executes what the primary has executed.
+/// Executor of the primary's commands.
 pub(super) struct Applier<'s> {
     server: &'s Server,
     caller: Caller,
     output: Output,
-    /// Of the link.
+    /// Number of the link.
     number: u64,
-    place: Option<Place>,
-    /// The database that was selected there.
+    position: Option<Position>,
+    /// Database selected in the stream.
     db: DbIndex,
-    /// The bytes of a transaction that is not complete.
+    /// Bytes of an incomplete transaction.
     transaction: Vec<u8>,
-    /// So far may replicas of this server be behind.
+    /// Maximum lag of replicas of this server, in bytes.
     lag_max: usize,
     errors: u64,
 }
 
-/// What came of a command.
+/// Outcome of a command.
 pub(super) enum Applied {
     Done,
-    /// The primary wants to know how far this replica is.
+    /// The primary asks for this replica's offset.
     AskedForOffset,
-    /// It wants to know as well when that is on the device here.
+    /// The primary also asks for a report when that offset is on the device here.
     AskedForSync,
     /// The data are no copy any more, for this reason.
     Lost(FollowError),
-    /// Nothing: the server follows another one now, or none.
+    /// Nothing was done: the server follows another primary now, or none.
     GivenUp,
 }
 
 impl<'s> Applier<'s> {
-    /// One for the link with this number that has no place yet.
+    /// Creates an applier for the link with this number, without a position.
     pub(super) fn new(server: &'s Server, number: u64) -> Self {
         let client = Client::new(Origin::default(), crate::clock::unix_ms());
         let caller = Caller::new(Arc::new(client), true);
         let db = DbIndex::ZERO;
         let (output, transaction) = (Output::new(), Vec::new());
         let lag_max = 0;
-        Self { server, caller, output, number, place: None, db, transaction, lag_max, errors: 0 }
+        Self { server, caller, output, number, position: None, db, transaction, lag_max, errors: 0 }
     }
 
-    /// Replicas of this server may be so far behind from now on.
+    /// Sets the maximum lag of replicas of this server.
     pub(super) fn set_lag_max(&mut self, lag_max: usize) {
         self.lag_max = lag_max;
     }
 
-    /// The stream goes on at this place, where this database was selected.
-    pub(super) fn go_on(&mut self, place: Place, db: DbIndex) {
-        self.place = Some(place);
+    /// Continues the stream at this position, with this selected database.
+    pub(super) fn go_on(&mut self, position: Position, db: DbIndex) {
+        self.position = Some(position);
         (self.caller.db, self.db) = (db, db);
     }
 
-    /// The database that is selected at the place.
+    /// Returns the database that is selected at the position.
     pub(super) fn db(&self) -> DbIndex {
         self.db
     }
 
-    /// What is applied of the stream.
-    pub(super) fn place(&self) -> Option<Place> {
-        self.place
+    /// Returns the position up to which the stream is applied.
+    pub(super) fn position(&self) -> Option<Position> {
+        self.position
     }
 
-    /// Executes a command of these bytes, with which the stream is known up to `offset`.
+    /// Executes a command with these bytes, which ends at `offset` of the stream.
     pub(super) fn apply(&mut self, args: Args<'_>, bytes: &[u8], offset: u64) -> Applied {
         let server = self.server;
         let Some(_nobody_else) = server.role.apply_for(self.number) else {
@@ -123,9 +123,9 @@ impl<'s> Applier<'s> {
             return Applied::Lost(self.lose(why));
         }
         let begin = self.output.mark();
-        let stream = self.place.map_or(ReplicationId::NONE, |place| place.id);
-        let place = (*stream.as_bytes(), offset);
-        server.apply(&mut self.caller, args, &mut self.output, place);
+        let stream = self.position.map_or(ReplicationId::NONE, |position| position.id);
+        let position = (*stream.as_bytes(), offset);
+        server.apply(&mut self.caller, args, &mut self.output, position);
         let reply = self.output.buffer();
         let error = reply.strip_prefix(b"-").map(|text| text.trim_ascii_end().to_vec());
         let failed = if error.is_none() { first_error_within(reply) } else { None };
@@ -136,7 +136,7 @@ impl<'s> Applier<'s> {
         }
         let is_ended = |error: &[u8]| error == ENDED_BY_SHUTDOWN.as_bytes();
         if error.as_deref().is_some_and(is_ended) {
-            // It has changed nothing, and comes again.
+            // It has changed nothing, and is sent again.
             return Applied::GivenUp;
         }
         if failed.is_some_and(|(_, error)| is_ended(&error)) {
@@ -157,7 +157,7 @@ impl<'s> Applier<'s> {
         Applied::Done
     }
 
-    /// Gives the data up if a command has failed and a full copy is due because of that.
+    /// Gives up the data if a command has failed and therefore a full copy is due.
     pub(super) fn heal(&mut self) -> Result<(), FollowError> {
         let server = self.server;
         let Some(_nobody_else) = server.role.apply_for(self.number) else {
@@ -165,23 +165,23 @@ impl<'s> Applier<'s> {
         };
         let (mut begins, now_ms) = (false, crate::clock::unix_ms());
         let begin = |following: &mut Following| begins = following.healing.begins(now_ms);
-        if self.place.is_some() && server.role.update(self.number, begin) && begins {
+        if self.position.is_some() && server.role.update(self.number, begin) && begins {
             return Err(self.lose("a command of the primary failed here".to_owned()));
         }
         Ok(())
     }
 
-    /// The data are no copy any more, for this reason.
+    /// Marks the data as no copy any more, for this reason.
     fn lose(&mut self, why: String) -> FollowError {
         self.server.primary.end_stream();
-        // A transaction may have changed something, and logged its place with that.
+        // A transaction may have changed something, and logged its position with that.
         self.server.leave_stream();
-        self.place = None;
+        self.position = None;
         FollowError::Lost(why)
     }
 
-    /// Why a command selects what is not here, if it does: what follows would go to another database. In a transaction
-    /// its EXEC would come too late.
+    /// Returns an error if a command selects a database that does not exist here: the next commands would go to another
+    /// one. In a transaction, waiting for its EXEC would be too late.
     fn lacks_db(&self, name: &[u8], args: Args<'_>) -> Option<String> {
         if !name.eq_ignore_ascii_case(b"select") {
             return None;
@@ -195,22 +195,22 @@ impl<'s> Applier<'s> {
         })
     }
 
-    /// Bytes of the stream that say nothing. `false` if the link is to be given up.
+    /// Skips bytes of the stream without a meaning. Returns false if the link must be given up.
     pub(super) fn skip(&mut self, bytes: &[u8]) -> bool {
         let Some(_nobody_else) = self.server.role.apply_for(self.number) else { return false };
-        if let Some(place) = self.place {
-            self.advance(bytes, place.offset + bytes.len() as u64);
+        if let Some(position) = self.position {
+            self.advance(bytes, position.offset + bytes.len() as u64);
         }
         true
     }
 
-    /// The stream is applied up to `offset` with these bytes; within a transaction its EXEC counts them.
+    /// Notes that the stream is applied up to `offset` with these bytes; within a transaction, its EXEC counts them.
     fn advance(&mut self, bytes: &[u8], offset: u64) {
-        let Some(place) = &mut self.place else { return };
+        let Some(position) = &mut self.position else { return };
         if self.caller.is_in_transaction() {
             return self.transaction.extend_from_slice(bytes);
         }
-        place.offset = offset;
+        position.offset = offset;
         self.db = self.caller.db;
         let primary = &self.server.primary;
         if self.transaction.is_empty() {
@@ -222,11 +222,11 @@ impl<'s> Applier<'s> {
         }
     }
 
-    /// The primary has executed what failed here: another version, or a limit that is lower here.
+    /// Handles a command that the primary has executed and that failed here: another version, or a lower limit here.
     fn note_failed(&mut self, args: Args<'_>, error: &[u8]) {
         let server = self.server;
         let command = pipeline::resolve(server, args).ok();
-        // A full copy does not help against a command that is missing here, and a script may have failed there as well.
+        // A full copy does not help if a command is missing here, and a script may have failed on the primary as well.
         let heals = command.is_some_and(|command| command.spec.group != Group::Scripting)
             && !CommandError::is_of_limit(error);
         let note = |following: &mut Following| following.healing.differs |= heals;
@@ -251,13 +251,13 @@ impl<'s> Applier<'s> {
     }
 }
 
-/// Whether a command was refused because its script is not known here: after a restart, or because a client had scripts
-/// forgotten. Redis 6.2 can call scripts by their digest, and sends them anew behind a full copy.
+/// Returns true if a command was refused because its script is unknown here: after a restart, or after SCRIPT FLUSH.
+/// Redis 6.2 can call scripts by their digest, and sends them again after a full copy.
 fn lacks_script(name: &[u8], error: &[u8]) -> bool {
     name.eq_ignore_ascii_case(b"evalsha") && error.starts_with(b"NOSCRIPT ")
 }
 
-/// The first error among the replies of a transaction, and the number of its command.
+/// Returns the first error among the replies of a transaction, with the number of its command.
 fn first_error_within(reply: &[u8]) -> Option<(usize, Vec<u8>)> {
     // Nearly always there is none, and nothing to decode.
     if !reply.starts_with(b"*") || !reply.windows(3).any(|bytes| bytes == b"\r\n-") {
@@ -269,7 +269,7 @@ fn first_error_within(reply: &[u8]) -> Option<(usize, Vec<u8>)> {
     Some((number, error.as_bytes()?.to_vec()))
 }
 
-/// The command with this number behind the MULTI with which these bytes begin.
+/// Returns the command with this number after the MULTI with which these bytes begin.
 fn command_within(mut transaction: &[u8], number: usize) -> Option<OwnedArgs> {
     let mut decoder = ReplyDecoder::new();
     let mut value = None;

@@ -1,5 +1,5 @@
-//! Connecting to a primary, without keeping the thread from ending or from following another one meanwhile: a name that
-//! does not resolve and a host that does not answer may take minutes.
+//! Connects to a primary. Name resolution and an unresponsive host may take minutes; meanwhile the thread can still end
+//! or follow another primary.
 
 use std::io::{self, ErrorKind};
 use std::net::{IpAddr, SocketAddr, TcpStream, ToSocketAddrs};
@@ -15,11 +15,11 @@ use rustix::net::{
 
 use crate::commands::replication::role::Address;
 
-/// The thread looks so often whether it still is to follow.
+/// Interval at which the thread checks if it should still follow.
 pub(super) const LOOK_EVERY: Duration = Duration::from_millis(100);
 
-/// Connects to one of the addresses of a host, each of which gets so much time. `None` if the caller gives up, which is
-/// asked every [`LOOK_EVERY`]. The connection comes from the `source`, if there is one that can be bound.
+/// Connects to one of the addresses of a host, each of which gets this much time. `None` if the caller gives up, which
+/// is checked every [`LOOK_EVERY`]. The connection is bound to `source`, if that is given and can be bound.
 pub(super) fn connect(
     address: &Address,
     source: Option<IpAddr>,
@@ -37,8 +37,7 @@ pub(super) fn connect(
     Err(failed)
 }
 
-/// Asks for the addresses of a name on a thread of its own. It is left behind if the caller gives up, and ends with the
-/// answer.
+/// Resolves a name on a thread of its own. If the caller gives up, that thread is left alone, and ends with the answer.
 fn resolve(address: &Address, gives_up: &dyn Fn() -> bool) -> io::Result<Option<Vec<SocketAddr>>> {
     let (host, port) = (String::from_utf8_lossy(&address.host).into_owned(), address.port);
     if let Ok(ip) = host.parse::<IpAddr>() {
@@ -100,7 +99,7 @@ fn connect_to(
     Ok(Some(stream))
 }
 
-/// Whether the connection is made, or has failed, within [`LOOK_EVERY`].
+/// Returns true if the connection is established, or has failed, within [`LOOK_EVERY`].
 fn is_writable(socket: &impl std::os::fd::AsFd) -> io::Result<bool> {
     let patience = Timespec { tv_sec: 0, tv_nsec: i64::from(LOOK_EVERY.subsec_nanos()) };
     let mut polled = [PollFd::new(socket, PollFlags::OUT)];
@@ -140,7 +139,7 @@ mod tests {
     fn it_comes_from_the_address_that_was_chosen() {
         let listener = TcpListener::bind("127.0.0.1:0").unwrap();
         let port = listener.local_addr().unwrap().port();
-        // The last ones are of no use here: of the other family, and of another machine.
+        // The last ones cannot be used here: one is of the other family, one of another machine.
         for (source, seen) in
             [("127.0.0.9", "127.0.0.9"), ("::1", "127.0.0.1"), ("192.0.2.1", "127.0.0.1")]
         {

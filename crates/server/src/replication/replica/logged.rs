@@ -1,15 +1,16 @@
-//! How far this replica has the stream on its device: what it confirms as FACK. With `appendfsync bucket` that is how far
-//! its bucket has it, which is on the device as well.
+//! The durable offset of this replica, which it confirms as FACK: the device has the stream up to it. With `appendfsync
+//! bucket`, the bucket has it as well.
 //!
-//! The log has positions of its own, and so has the feed. A mark says: when the log is on the device and the feed in the
-//! bucket up to these, the stream is there up to the offset. At most two are remembered, so that one is always reached,
-//! however fast the stream goes on: the next one, and the latest that the primary has asked for.
+//! The log has positions of its own, and so has the feed. A mark pairs one of each with an offset: when the log is on
+//! the device and the feed in the bucket up to these positions, the stream is durable up to the offset. At most two
+//! marks are kept, the next one and the latest one that the primary has asked for. So one is always reached, however
+//! fast the stream grows.
 
 use crate::config::SyncPolicy;
 use crate::durability::DurableLog;
 use crate::server::Server;
 
-/// A position in the log and one in the feed, and the offset in the stream that belongs to them.
+/// Position in the log and one in the feed, with the matching offset in the stream.
 #[derive(Debug, Clone, Copy)]
 struct Mark {
     log: u64,
@@ -18,7 +19,7 @@ struct Mark {
 }
 
 impl Mark {
-    /// What is applied up to `offset`, and nothing behind it.
+    /// Returns the mark of a stream that is applied exactly up to `offset`.
     fn here(server: &Server, durable_log: &DurableLog, offset: u64) -> Self {
         Self { log: durable_log.appended(), feed: server.feed.position(), offset }
     }
@@ -28,7 +29,7 @@ impl Mark {
     }
 }
 
-/// Up to which positions of the log and the feed all that counts has everything.
+/// Durable positions of the log and the feed.
 #[derive(Debug, Clone, Copy)]
 struct Durable {
     log: u64,
@@ -37,27 +38,27 @@ struct Durable {
 
 impl Durable {
     fn of(server: &Server) -> Self {
-        // Without a log nothing is to be waited for any more.
+        // Without a log there is nothing to wait for.
         let log = server.durability.durable_log().map_or(u64::MAX, |log| counted(log));
         let feed = if needs_bucket(server) { server.bucket.committed() } else { u64::MAX };
         Self { log, feed }
     }
 }
 
-/// See the module.
+/// Durable offset of a link; see the module.
 #[derive(Debug, Default)]
 pub(super) struct Logged {
-    /// Everything up to here is on the device.
+    /// Offset up to which everything is on the device.
     offset: u64,
     next: Option<Mark>,
-    /// Behind `next`.
+    /// Mark behind `next`.
     latest: Option<Mark>,
-    /// The primary wants to hear when `next` and `latest` are reached.
+    /// True if the primary wants a report when `next` and `latest` are reached.
     is_awaited: bool,
 }
 
 impl Logged {
-    /// What is on the device of a stream that is applied up to `applied`; `None` without a log.
+    /// Returns the durable offset of a stream that is applied up to `applied`; `None` without a log.
     pub(super) fn offset(&mut self, server: &Server, applied: u64) -> Option<u64> {
         let durable_log = server.durability.durable_log()?;
         self.advance(Durable::of(server));
@@ -67,7 +68,7 @@ impl Logged {
         Some(self.offset)
     }
 
-    /// The primary wants to hear when everything up to `applied` is on the device, which begins to be so at once.
+    /// Starts a sync up to `applied`, whose end the primary wants to be told.
     pub(super) fn demand(&mut self, server: &Server, applied: u64) {
         let Some(durable_log) = server.durability.durable_log() else { return };
         if durable_log.has_write_error() {
@@ -82,12 +83,12 @@ impl Logged {
         durable_log.demand(mark.log);
     }
 
-    /// Whether the primary waits for a sync here.
+    /// Returns true if the primary waits for a sync here.
     pub(super) fn is_awaited(&self) -> bool {
         self.is_awaited
     }
 
-    /// Whether a sync has ended that the primary waits for.
+    /// Returns true once a sync has ended that the primary waits for.
     pub(super) fn take_news(&mut self, server: &Server) -> bool {
         let was_awaited = self.is_awaited;
         let is_news = self.advance(Durable::of(server)) && was_awaited;
@@ -97,7 +98,7 @@ impl Logged {
         is_news
     }
 
-    /// Whether more is on the device than was known.
+    /// Updates the durable offset. Returns true if it has grown.
     fn advance(&mut self, durable: Durable) -> bool {
         let before = self.offset;
         while let Some(reached) = self.next.take_if(|mark| mark.is_reached(durable)) {
@@ -109,17 +110,17 @@ impl Logged {
     }
 }
 
-/// Whether what is acknowledged here is to be in the bucket.
+/// Returns true if acknowledged data must be in the bucket.
 fn needs_bucket(server: &Server) -> bool {
     server.bucket.is_on() && server.config.live().appendfsync() == SyncPolicy::Bucket
 }
 
-/// Everything up to this position in the log survives a power cut: nothing of a log that does not have all keys yet, as
-/// the one before it counts so long. Nor of one that has not taken something: what was applied since is not in it,
-/// wherever its positions are.
+/// Returns the position in the log up to which everything survives a power loss. It is 0 for a log without all keys
+/// yet, because the previous log is still valid. It is also 0 for a log that failed to take a record: later changes are
+/// not in it, whatever its positions are.
 fn counted(durable_log: &DurableLog) -> u64 {
-    // In this order: what was on the device of a log that has become complete since counts, and what was applied before
-    // it failed is not behind that.
+    // Read in this order: a log that became complete since then has this durable position. If it fails later, changes
+    // applied before the failure are not behind it.
     let durable = durable_log.durable();
     match durable_log.is_complete() && !durable_log.has_write_error() {
         true => durable,

@@ -1,8 +1,8 @@
 //! The thread that follows a primary: it connects, asks for the stream, loads a full copy and applies commands.
 //!
-//! `tierce_replication::link` decides what the bytes of the link mean; this module waits, reads and writes. A link
-//! that fails is logged with the reason and retried. The data stays as it is, and the link continues at its offset in
-//! the stream if the primary still has the rest.
+//! `tierce_replication::link` interprets the bytes of the link; this module waits, reads and writes. A failed link is
+//! logged with the reason and retried. The data stay unchanged, and the link continues at its offset in the stream if
+//! the primary still has the rest.
 
 mod apply;
 mod connect;
@@ -19,8 +19,8 @@ use std::sync::mpsc::{self, RecvTimeoutError};
 use std::thread::{self, JoinHandle};
 use std::time::{Duration, Instant};
 
-use tierce_keyspace::{DbIndex, StreamPlace};
-use tierce_replication::link::{Event, Introduction, Link, LinkError, Place};
+use tierce_keyspace::{DbIndex, StreamPosition};
+use tierce_replication::link::{Event, Introduction, Link, LinkError, Position};
 
 use self::apply::{Applied, Applier};
 use self::connect::LOOK_EVERY;
@@ -36,19 +36,19 @@ use crate::replication::stream::{kept_bytes, lag_max};
 use crate::server::Server;
 use crate::tls::{self, TlsError};
 
-/// Time between two attempts.
+/// Delay between two attempts.
 const RETRY_AFTER: Duration = Duration::from_secs(1);
 
-/// How often the primary hears how far this replica is.
+/// Interval at which the primary gets this replica's offset.
 const ACKNOWLEDGE_EVERY: Duration = Duration::from_secs(1);
 
-/// The same while the primary waits for a sync here, so that it hears of its end.
+/// Interval while the primary waits for a sync here, so that it soon learns of its end.
 const LOOK_FOR_SYNC_EVERY: Duration = Duration::from_millis(1);
 
-/// Received at once.
+/// Maximum number of bytes received at once.
 const BUFFER_LEN: usize = 64 * 1024;
 
-/// Why a link is over.
+/// Reason why a link has ended.
 #[derive(Debug, thiserror::Error)]
 enum FollowError {
     #[error("cannot connect: {0}")]
@@ -75,7 +75,7 @@ enum FollowError {
     NotLogged,
     #[error("{0}. Asking for a full copy")]
     Lost(String),
-    /// The server follows another one now, or none.
+    /// The server follows another primary now, or none.
     #[error("given up")]
     GivenUp,
 }
@@ -89,17 +89,17 @@ impl From<ReloadError> for FollowError {
     }
 }
 
-/// The thread, which ends with its owner.
+/// Handle of the thread, which ends with its owner.
 pub struct Follower {
     server: Arc<Server>,
     thread: Option<JoinHandle<()>>,
 }
 
 impl Follower {
-    /// Starts it, and follows whom the configuration says.
+    /// Starts the thread, which follows the configured primary.
     ///
     /// # Errors
-    /// When the system has no thread to give.
+    /// If the system cannot start a thread.
     pub fn start(server: &Arc<Server>) -> io::Result<Self> {
         const SERVES_STALE: DirectiveId = DirectiveId::of("replica-serve-stale-data");
         let adopt = |server: &Server, settings: &Settings| {
@@ -126,7 +126,7 @@ impl Drop for Follower {
     fn drop(&mut self) {
         self.server.role.end();
         if let Some(thread) = self.thread.take() {
-            // A panic was reported when it happened.
+            // The panic was reported when it happened.
             let _ = thread.join();
         }
     }
@@ -146,8 +146,8 @@ fn run(server: &Server) {
         }
         let handed_over = server.role.hold_still();
         let Some(following) = server.role.following_as(number) else { continue };
-        if following.hands_over && following.place.is_none() {
-            // The other server could take that for the question of a replica, and both would wait for each other.
+        if following.hands_over && following.position.is_none() {
+            // The other server could take that for a replica's request, and both would wait for each other.
             server.abort_failover(
                 "the stream of this server has ended before the other one had all of it",
             );
@@ -169,7 +169,7 @@ fn run(server: &Server) {
             following.link = LinkState::Connect;
         });
         if !server.role.has_followed_since(number) {
-            // A command that a transaction with keys did not wait for may have logged its place behind that.
+            // A command that a transaction with keys did not wait for may have logged its position behind that.
             server.leave_stream();
         }
         let Err(error) = outcome else { continue };
@@ -181,7 +181,7 @@ fn run(server: &Server) {
             last_error.clear();
             continue;
         }
-        // The same again and again is said once.
+        // A repeated error is logged once.
         let text = error.to_string();
         if text != last_error {
             let primary = &session.following.primary;
@@ -196,7 +196,7 @@ fn run(server: &Server) {
     }
 }
 
-/// Whether nothing more is to be taken from the primary, as this server is about to end. A failover needs the link.
+/// Returns true if nothing more is taken from the primary, because this server shuts down. A failover needs the link.
 fn is_held_before_end(server: &Server) -> bool {
     !server.failover.is_on() && server.role.holds_link()
 }
@@ -205,10 +205,10 @@ fn is_held_before_end(server: &Server) -> bool {
 struct Session<'s> {
     server: &'s Server,
     following: Following,
-    /// When something last arrived.
+    /// Time when something last arrived.
     heard: Instant,
     acknowledged: Instant,
-    /// It has sent PSYNC.
+    /// True once it has sent PSYNC.
     has_asked: bool,
 }
 
@@ -218,19 +218,19 @@ impl<'s> Session<'s> {
         Self { server, following, heard: now, acknowledged: now, has_asked: false }
     }
 
-    /// The link is over when nothing has come for so long.
+    /// Returns the silence after which the link is given up.
     fn silence_max(&self) -> Duration {
         const TIMEOUT: DirectiveId = DirectiveId::of("repl-timeout");
         Duration::from_secs(self.server.config.settings().count(TIMEOUT))
     }
 
-    /// Changes the figures.
+    /// Updates the state of the link for INFO.
     fn note(&self, change: impl FnOnce(&mut Following)) -> Result<(), FollowError> {
         let is_current = self.server.role.update(self.following.number, change);
         if is_current { Ok(()) } else { Err(FollowError::GivenUp) }
     }
 
-    /// Follows until the link is over.
+    /// Follows until the link ends.
     fn follow(&mut self) -> Result<(), FollowError> {
         // The primary would begin a full copy each second that nobody takes. A failover only needs the handshake.
         if self.server.durability.refuses_writes() && !self.following.hands_over {
@@ -243,7 +243,7 @@ impl<'s> Session<'s> {
         }
         let mut introduction = introduction(&self.server.config.settings());
         introduction.hands_over = self.following.hands_over;
-        let mut link = Link::new(&introduction, self.following.place);
+        let mut link = Link::new(&introduction, self.following.position);
         let mut work = Work {
             applier: Applier::new(self.server, self.following.number),
             copy: None,
@@ -269,9 +269,8 @@ impl<'s> Session<'s> {
         }
     }
 
-    /// Waits a moment if writers have to wait for what keeps their writes outside of this machine. Clients' writes do,
-    /// too, and what the primary sends would be kept in memory without end. It is heard of again when that is over. The
-    /// same before this server ends.
+    /// Waits a moment while writers have to wait for the bucket, or during a shutdown. Clients' writes wait as well,
+    /// and the primary's data would otherwise pile up in memory. The link is read again when the wait is over.
     fn is_held_back(&mut self) -> bool {
         let server = self.server;
         let is_held = is_held_before_end(server) || server.durability.is_held_for_outside();
@@ -286,7 +285,7 @@ impl<'s> Session<'s> {
         const SOURCE: DirectiveId = DirectiveId::of("bind-source-addr");
         let primary = &self.following.primary;
         let host = String::from_utf8_lossy(&primary.host);
-        // The files are read anew for each link.
+        // The files are read again for each link.
         let tls = tls::outgoing(&self.server.config.settings())?;
         let gives_up = || self.note(|_| ()).is_err();
         let source =
@@ -300,7 +299,7 @@ impl<'s> Session<'s> {
         Wire::new(stream, &host, tls).map_err(FollowError::Handshake)
     }
 
-    /// Ends the link when the primary is silent, or is not to be followed any more.
+    /// Ends the link if the primary is silent, or should not be followed any more.
     fn look_at_time(&mut self, received: usize) -> Result<(), FollowError> {
         let now = Instant::now();
         if received > 0 {
@@ -315,21 +314,21 @@ impl<'s> Session<'s> {
         self.note(|_| ())
     }
 
-    /// Tells the primary from time to time how far this replica is.
+    /// Sends this replica's offset to the primary at intervals.
     fn acknowledge_in_time(&mut self, link: &mut Link, work: &mut Work<'_>) {
         let now = Instant::now();
         let is_due = work.logged.take_news(self.server)
             || now.duration_since(self.acknowledged) >= ACKNOWLEDGE_EVERY;
-        if let Some(place) = work.applier.place().filter(|_| link.is_streaming() && is_due) {
+        if let Some(position) = work.applier.position().filter(|_| link.is_streaming() && is_due) {
             self.acknowledged = now;
-            self.acknowledge(link, work, place);
+            self.acknowledge(link, work, position);
         }
     }
 
-    /// Tells the primary how far this replica is, and how far its log.
-    fn acknowledge(&self, link: &mut Link, work: &mut Work<'_>, place: Place) {
-        let logged = work.logged.offset(self.server, place.offset);
-        link.acknowledge(place.offset, logged);
+    /// Sends the primary the applied and the durable offset of this replica.
+    fn acknowledge(&self, link: &mut Link, work: &mut Work<'_>, position: Position) {
+        let logged = work.logged.offset(self.server, position.offset);
+        link.acknowledge(position.offset, logged);
     }
 
     fn take_events(
@@ -348,26 +347,26 @@ impl<'s> Session<'s> {
         if told.read_offset.is_some() {
             self.demand_sync();
         }
-        // Also of a link that is over: what is applied must not be asked for again.
-        let (place, db) = (work.applier.place(), work.applier.db());
+        // Also for a link that has ended: applied commands must not be requested again.
+        let (position, db) = (work.applier.position(), work.applier.db());
         if let Some(read_offset) = told.read_offset {
-            self.server.role.note_applied(self.following.number, place, db);
+            self.server.role.note_applied(self.following.number, position, db);
             self.note(|following| following.read_offset = read_offset)?;
         }
         outcome?;
-        if let Some(place) = place {
+        if let Some(position) = position {
             if told.wants_sync {
-                work.logged.demand(self.server, place.offset);
+                work.logged.demand(self.server, position.offset);
             }
             if told.wants_answer {
-                self.acknowledge(link, work, place);
+                self.acknowledge(link, work, position);
             }
             wire.send(&link.take_output())?;
         }
         Ok(())
     }
 
-    /// With `appendfsync always` what was applied is soon on the device: one sync for all that came together.
+    /// With `appendfsync always`, syncs applied commands soon: one sync for all that arrived together.
     fn demand_sync(&self) {
         if self.server.config.live().appendfsync() == SyncPolicy::Always
             && let Some(durable_log) = self.server.durability.durable_log()
@@ -385,16 +384,16 @@ impl<'s> Session<'s> {
     ) -> Result<(), FollowError> {
         while let Some(event) = link.next()? {
             match event {
-                Event::Copy(place) => {
-                    // It could not be loaded, and would take the room that the log needs to heal.
+                Event::Copy(position) => {
+                    // It could not be loaded, and would use the space that the log needs to recover.
                     if self.server.durability.refuses_writes() {
                         return Err(FollowError::NotLogged);
                     }
                     let primary = &self.following.primary;
                     self.server.failover_is_done(self.following.number);
-                    let line = format_args!("Full copy from {primary}, at {place}");
+                    let line = format_args!("Full copy from {primary}, at {position}");
                     self.server.log.notice(line);
-                    work.copy = Some(Copy::begin(self.server, place)?);
+                    work.copy = Some(Copy::begin(self.server, position)?);
                     self.note(|following| {
                         (following.link, following.copied_bytes) = (LinkState::Sync, 0);
                     })?;
@@ -406,22 +405,22 @@ impl<'s> Session<'s> {
                 }
                 Event::CopyEnds => {
                     let Some(copy) = work.copy.take() else { continue };
-                    let place = copy.place();
+                    let position = copy.position();
                     let db = self.load(copy, wire)?;
-                    // The log has it as well. A link that is given up here has its data all the same.
-                    self.server.role.note_applied(self.following.number, Some(place), db);
+                    // The log has it as well. A link that is given up here still has its data.
+                    self.server.role.note_applied(self.following.number, Some(position), db);
                     work.applier = Applier::new(self.server, self.following.number);
-                    work.applier.go_on(place, db);
+                    work.applier.go_on(position, db);
                     told.wants_answer = true;
-                    self.begin_stream(place, db)?;
+                    self.begin_stream(position, db)?;
                     self.note(|following| following.healing.differs = false)?;
                 }
-                Event::Continues(place) => {
+                Event::Continues(position) => {
                     self.server.failover_is_done(self.following.number);
-                    self.server.log.notice(format_args!("The stream goes on at {place}"));
-                    work.applier.go_on(place, self.following.db);
+                    self.server.log.notice(format_args!("The stream goes on at {position}"));
+                    work.applier.go_on(position, self.following.db);
                     told.wants_answer = true;
-                    self.begin_stream(place, work.applier.db())?;
+                    self.begin_stream(position, work.applier.db())?;
                 }
                 Event::Command { args, bytes, offset } => {
                     if self.server.durability.refuses_writes() {
@@ -448,21 +447,21 @@ impl<'s> Session<'s> {
         Ok(())
     }
 
-    /// Replaces all data by the copy, while the primary gets signs of life: it waits no longer than its own
-    /// `repl-timeout`. The database that the stream behind it has selected.
+    /// Replaces all data by the copy, and sends the primary keepalives meanwhile, because it waits only for its own
+    /// `repl-timeout`. Returns the database that is selected in the stream after the copy.
     fn load(&mut self, copy: Copy, wire: &mut Wire) -> Result<DbIndex, FollowError> {
         let session = &*self;
         let (done, is_done) = mpsc::channel::<()>();
         let report = thread::scope(|scope| {
             let loading = scope.spawn(move || {
-                // From then on the data are those of no place until they are replaced.
+                // From here on the data have no position until they are replaced.
                 let is_wanted = || session.leave_stream().is_ok();
                 let report = copy.load(session.server, is_wanted);
                 drop(done);
                 report
             });
             while is_done.recv_timeout(ACKNOWLEDGE_EVERY) == Err(RecvTimeoutError::Timeout) {
-                // A link that has failed is noticed afterwards: what is loaded is good in any case.
+                // A failed link is noticed afterwards: the loaded data are good in any case.
                 let _ = wire.send(b"\n");
             }
             loading.join()
@@ -474,53 +473,53 @@ impl<'s> Session<'s> {
         Ok(self.server.keyspace.db_index(report.stream_db).unwrap_or(DbIndex::ZERO))
     }
 
-    /// The data are those of no stream for now, so that this server has none for replicas.
+    /// Marks the data as belonging to no stream for now, so that this server has none for replicas.
     fn leave_stream(&self) -> Result<(), FollowError> {
-        self.note(|following| following.place = None)?;
+        self.note(|following| following.position = None)?;
         self.server.primary.end_stream();
         Ok(())
     }
 
-    fn begin_stream(&self, place: Place, db: DbIndex) -> Result<(), FollowError> {
+    fn begin_stream(&self, position: Position, db: DbIndex) -> Result<(), FollowError> {
         let server = self.server;
         let Some(_nobody_else) = server.role.apply_for(self.following.number) else {
             return Err(FollowError::GivenUp);
         };
         let kept_bytes = kept_bytes(&server.config.settings());
-        if server.primary.continue_at(place, db, kept_bytes) {
-            server.log.notice(format_args!("The stream has a new id: {}", place.id));
-            // Also after a restart it is asked for by that.
-            let stream = *place.id.as_bytes();
+        if server.primary.continue_at(position, db, kept_bytes) {
+            server.log.notice(format_args!("The stream has a new id: {}", position.id));
+            // After a restart, the stream is requested by this id.
+            let stream = *position.id.as_bytes();
             let mut locks = server.keyspace.locks();
-            locks.move_to(Some(StreamPlace { stream, offset: place.offset, db }));
+            locks.move_to(Some(StreamPosition { stream, offset: position.offset, db }));
             locks.release();
         }
         self.note(|following| {
             (following.link, following.db) = (LinkState::Connected, db);
-            (following.place, following.read_offset) = (Some(place), place.offset);
+            (following.position, following.read_offset) = (Some(position), position.offset);
         })
     }
 }
 
-/// What came of some events.
+/// Outcome of some events.
 #[derive(Default)]
 struct Told {
-    /// The primary wants to know how far this replica is.
+    /// The primary asks for this replica's offset.
     wants_answer: bool,
-    /// It wants to know as well when the log of this replica is on the device.
+    /// The primary also asks for a report when this replica's log is on the device.
     wants_sync: bool,
-    /// Bytes of the stream that have arrived.
+    /// Number of received bytes of the stream.
     read_offset: Option<u64>,
 }
 
-/// What a link has under way.
+/// State of a link.
 struct Work<'s> {
     applier: Applier<'s>,
     copy: Option<Copy>,
     logged: Logged,
 }
 
-/// What has come, or nothing within the time that the link waits.
+/// Returns the received bytes; none if nothing came within the time that the link waits.
 fn receive(wire: &mut Wire, buffer: &mut [u8]) -> Result<usize, FollowError> {
     match wire.receive(buffer) {
         Ok(0) => Err(FollowError::Closed),
@@ -534,7 +533,7 @@ fn is_timeout(error: &io::Error) -> bool {
     matches!(error.kind(), ErrorKind::WouldBlock | ErrorKind::TimedOut | ErrorKind::Interrupted)
 }
 
-/// What the settings say of this replica.
+/// Returns the description of this replica, from the settings.
 fn introduction(settings: &Settings) -> Introduction {
     const USER: DirectiveId = DirectiveId::of("masteruser");
     const PASSWORD: DirectiveId = DirectiveId::of("masterauth");
@@ -556,7 +555,7 @@ fn introduction(settings: &Settings) -> Introduction {
     }
 }
 
-/// The directory in which a full copy is written.
+/// Returns the directory in which a full copy is written.
 fn dir_of(server: &Server) -> &Path {
     server.persistence.start_dir()
 }

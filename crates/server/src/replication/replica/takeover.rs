@@ -1,22 +1,22 @@
-//! The link to a replica that is to take over from this server (FAILOVER).
+//! The link to a replica that should take over from this server (FAILOVER).
 
 use tierce_replication::link::LinkError;
 
 use super::FollowError;
 use crate::server::Server;
 
-/// The links of one failover.
+/// Links of one failover.
 #[derive(Default)]
 pub(super) struct Takeover {
-    /// The number of the links of which one has asked the replica, and got no answer.
+    /// Number of the links of which one has asked the replica, and got no answer.
     asked: Option<u64>,
-    /// The number of the links of which one has learned later that it has another stream.
+    /// Number of the links of which a later one has learned that the replica has another stream.
     has_other_stream: Option<u64>,
 }
 
 impl Takeover {
-    /// A link with this number is over, after which there is another one unless the replica has said no. `has_asked`
-    /// says whether the link has asked it.
+    /// Handles the end of a link with this number. Another link follows, unless the replica has refused. `has_asked` is
+    /// true if the link has asked it to take over.
     pub(super) fn link_is_over(
         &mut self,
         server: &Server,
@@ -28,20 +28,19 @@ impl Takeover {
             return;
         }
         match error {
-            // Its answer to the link before was lost. It may have taken over then, whatever it says now: that it is
-            // busy, or that it follows another one already. Only that it is a primary ends the failover.
+            // The answer to the previous link was lost, and the replica may have taken over. Replies that it is busy or
+            // follows another server do not tell. Only the reply that it is a primary completes the failover.
             FollowError::Link(LinkError::Refused { reply, .. })
                 if self.asked == Some(number) && is_primary(reply) =>
             {
                 server.failover_is_done(number);
             }
-            // It may have taken over, and begun anew since as it was configured. When it waits for this server, and
-            // this one for it, only one that gives up ends that, and what it has is replaced by a full copy in any
-            // case.
+            // It may have taken over, and restarted since with its old configuration. If it then waits for this server,
+            // and this one for it, one of them must give up. Its data are replaced by a full copy in any case.
             FollowError::Link(LinkError::Refused { reply, .. })
                 if self.asked == Some(number) && has_other_stream(reply) =>
             {
-                // In this order: what it has asked for before it said so may be of the time before it took over.
+                // In this order: an earlier request may be from before it took over.
                 let asks_back = server.failover.take_target_asks();
                 if self.has_other_stream.replace(number) == Some(number) && asks_back {
                     let _still = server.role.hold_still();
@@ -61,13 +60,13 @@ impl Takeover {
     }
 }
 
-/// Whether the reply is that of a replica, of this server or of another one, which does not have the stream that it is
-/// to go on with.
+/// Returns true for the reply of a replica, of this server or of another one, that does not have the stream to
+/// continue.
 fn has_other_stream(reply: &str) -> bool {
     reply.contains("PSYNC FAILOVER replid must match")
 }
 
-/// Whether the reply is that of a server which is a primary already.
+/// Returns true for the reply of a server that is a primary already.
 fn is_primary(reply: &str) -> bool {
     reply.contains("can't be sent to a master") || reply.contains("can\\'t be sent to a master")
 }

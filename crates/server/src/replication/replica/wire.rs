@@ -8,17 +8,18 @@ use std::time::Duration;
 use rustls::pki_types::ServerName;
 use rustls::{ClientConfig, ClientConnection, StreamOwned};
 
-/// The connection. What the socket's timeouts end is an error, after which it goes on.
+/// Connection to the primary. A timeout of the socket is an error, after which the connection is
+/// still usable.
 pub(super) enum Wire {
     Plain(TcpStream),
     Encrypted(Box<StreamOwned<ClientConnection, TcpStream>>),
 }
 
 impl Wire {
-    /// One over this socket, encrypted if there is something to encrypt it with.
+    /// Creates a connection over this socket, encrypted if `tls` is given.
     ///
     /// # Errors
-    /// When the host is neither a name nor an address.
+    /// If the host is neither a name nor an address.
     pub(super) fn new(
         socket: TcpStream,
         host: &str,
@@ -30,10 +31,11 @@ impl Wire {
         Ok(Self::Encrypted(Box::new(StreamOwned::new(session, socket))))
     }
 
-    /// Goes on with the handshake until the socket has waited for too long. Whether it is complete.
+    /// Continues the handshake until the socket times out. Returns true if the handshake is
+    /// complete.
     ///
     /// # Errors
-    /// When the connection ends, or the peer is not to be trusted.
+    /// If the connection ends, or the peer is not trusted.
     pub(super) fn shake_hands(&mut self) -> io::Result<bool> {
         let Self::Encrypted(stream) = self else { return Ok(true) };
         while stream.conn.is_handshaking() {
@@ -46,10 +48,10 @@ impl Wire {
         Ok(true)
     }
 
-    /// Sends all of it.
+    /// Sends all bytes.
     ///
     /// # Errors
-    /// When the connection ends, or the peer takes nothing for as long as the socket waits.
+    /// If the connection ends, or the peer reads nothing until the socket times out.
     pub(super) fn send(&mut self, bytes: &[u8]) -> io::Result<()> {
         match self {
             Self::Plain(socket) => socket.write_all(bytes),
@@ -57,16 +59,16 @@ impl Wire {
         }
     }
 
-    /// Has [`Wire::receive`] wait no longer than so.
+    /// Sets the maximum wait of [`Wire::receive`].
     ///
     /// # Errors
-    /// When the system refuses that.
+    /// If the system refuses that.
     pub(super) fn wait_at_most(&self, time: Duration) -> io::Result<()> {
         let socket = match self {
             Self::Plain(socket) => socket,
             Self::Encrypted(stream) => &stream.sock,
         };
-        // To ask costs less than a change, which is rare.
+        // Reading the timeout costs less than a change, which is rare.
         if socket.read_timeout()? != Some(time) {
             socket.set_read_timeout(Some(time))?;
         }
@@ -76,12 +78,13 @@ impl Wire {
     /// Receives once. 0 bytes are the end.
     ///
     /// # Errors
-    /// When the connection fails, or nothing comes for as long as the socket waits.
+    /// If the connection fails, or nothing comes until the socket times out.
     pub(super) fn receive(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
         match self {
             Self::Plain(socket) => socket.read(buffer),
             Self::Encrypted(stream) => match stream.read(buffer) {
-                // Not every peer says that it ends; a stream and a copy have marks of their own.
+                // Not every peer sends close_notify; a stream and a copy have end marks of their
+                // own.
                 Err(error) if error.kind() == io::ErrorKind::UnexpectedEof => Ok(0),
                 received => received,
             },

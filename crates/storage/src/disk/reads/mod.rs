@@ -20,29 +20,29 @@ use std::io;
 use std::os::fd::BorrowedFd;
 use std::sync::Arc;
 
-/// At most this many reads of one queue are with the disk at the same time: a few more than it takes to
-/// keep a disk busy. The others wait in the queue of the caller.
+/// Maximum number of reads of one queue at the disk at the same time: a few more than it takes to keep a disk
+/// busy. Further reads wait in the caller's queue.
 pub(crate) const DEPTH_MAX: usize = 128;
 
 /// The drivers of asynchronous reads.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum ReadDriver {
-    /// The kernel, by io_uring.
+    /// The kernel's io_uring.
     Ring,
     /// A pool of threads.
     Threads,
 }
 
 impl ReadDriver {
-    /// Whether this kernel has a ring for this process.
+    /// Checks that this process can use a ring.
     ///
     /// # Errors
-    /// What the kernel says if not.
+    /// The error of the kernel, if it cannot.
     pub fn probe_ring() -> io::Result<()> {
         Ring::new().map(drop)
     }
 
-    /// As configuration and figures call it.
+    /// Returns the name of the driver in the configuration and the figures.
     pub fn name(self) -> &'static str {
         match self {
             Self::Ring => "io_uring",
@@ -51,7 +51,7 @@ impl ReadDriver {
     }
 }
 
-/// A read to carry out.
+/// A read to execute.
 pub(super) struct Job {
     /// The caller's tag for the read.
     token: u32,
@@ -60,7 +60,7 @@ pub(super) struct Job {
     buf: ReadBuf,
 }
 
-/// A read that has ended: with what was wanted in the buffer, or less where the file ends.
+/// An ended read. The buffer has the wanted bytes, or fewer at the end of the file.
 pub(crate) struct Done {
     pub(crate) token: u32,
     pub(crate) buf: ReadBuf,
@@ -73,7 +73,7 @@ impl Job {
         Done { token: self.token, buf: self.buf, result }
     }
 
-    /// Carries it out here and now.
+    /// Executes the read in this thread.
     fn read(mut self) -> Done {
         let read = self.file.read_at(self.span.room(&mut self.buf), self.span.first);
         self.done(read)
@@ -83,7 +83,7 @@ impl Job {
 /// Reads that one thread has begun.
 pub(crate) struct ReadQueue {
     driver: Driver,
-    /// Reads that ended on the spot.
+    /// Reads that ended immediately.
     ended: Vec<Done>,
     underway: usize,
 }
@@ -94,10 +94,10 @@ enum Driver {
 }
 
 impl ReadQueue {
-    /// A queue for this thread.
+    /// Creates a queue for this thread.
     ///
     /// # Errors
-    /// What the system says when it has no ring, or no descriptor.
+    /// The error of the system when it has no ring or no descriptor.
     pub(crate) fn new(driver: ReadDriver, threads: &Arc<ReadThreads>) -> io::Result<Self> {
         let driver = match driver {
             ReadDriver::Ring => Driver::Ring(Box::new(Ring::new()?)),
@@ -106,7 +106,7 @@ impl ReadQueue {
         Ok(ReadQueue { driver, ended: Vec::new(), underway: 0 })
     }
 
-    /// Readable when there is something to take, or to submit for.
+    /// Returns a descriptor that is readable when [`Self::submit`] or [`Self::take`] has work.
     pub(crate) fn descriptor(&self) -> BorrowedFd<'_> {
         match &self.driver {
             Driver::Ring(ring) => ring.descriptor(),
@@ -114,17 +114,17 @@ impl ReadQueue {
         }
     }
 
-    /// How many more reads may begin.
+    /// Returns how many more reads may begin.
     pub(crate) fn room(&self) -> usize {
         DEPTH_MAX.saturating_sub(self.underway)
     }
 
-    /// Reads that have begun and were not taken.
+    /// Returns the number of reads that have begun and were not taken.
     pub(crate) fn underway(&self) -> usize {
         self.underway
     }
 
-    /// Begins to read `len` bytes at `offset`, with the next [`ReadQueue::submit`]. There must be room.
+    /// Begins a read of `len` bytes at `offset` with the next [`ReadQueue::submit`]. There must be room.
     pub(crate) fn begin(
         &mut self,
         token: u32,
@@ -149,8 +149,8 @@ impl ReadQueue {
         }
     }
 
-    /// Hands to the disk what has begun, in one system call, if there is any, and collects what has
-    /// been read. `false` if that has to be repeated soon.
+    /// Submits the begun reads, in one system call if there are any, and collects ended ones. Returns `false`
+    /// if this has to be repeated soon.
     pub(crate) fn submit(&mut self) -> bool {
         match &mut self.driver {
             Driver::Ring(ring) => ring.submit(),
@@ -161,8 +161,8 @@ impl ReadQueue {
         }
     }
 
-    /// Moves all reads that have ended to `into`. Whether there is something to submit again, because
-    /// the disk has read less than it was asked for.
+    /// Moves all ended reads to `into`. Returns true if there is something to submit again, because of a
+    /// short read.
     pub(crate) fn take(&mut self, into: &mut Vec<Done>) -> bool {
         let before = into.len();
         into.append(&mut self.ended);

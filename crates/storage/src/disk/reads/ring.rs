@@ -15,27 +15,27 @@ use std::io;
 use std::marker::PhantomData;
 use std::os::fd::{AsRawFd, BorrowedFd};
 
-/// A ring, for the thread that made it.
+/// A ring, for the thread that created it.
 pub(super) struct Ring {
     ring: IoUring,
     slots: Vec<Option<Slot>>,
     free: Vec<usize>,
     /// Slots whose submission the kernel has not seen yet, oldest first.
     queued: Vec<usize>,
-    /// What ended without a completion.
+    /// Reads that ended without a completion.
     failed: Vec<Done>,
-    /// The kernel takes nothing any more. What it has it will complete.
+    /// The kernel accepts no more reads. It completes those that it has.
     is_broken: bool,
     /// The kernel wakes the thread that submits.
     not_send: PhantomData<*const ()>,
 }
 
-/// A read that is under way.
+/// A read in flight.
 struct Slot {
-    /// `None` when the caller has been told that it failed, and only the memory is still needed.
+    /// `None` after the caller was told of a failure, when only the memory is still needed.
     token: Option<u32>,
     job: Job,
-    /// Bytes at the beginning of the span that have been read.
+    /// Number of bytes read so far, at the beginning of the span.
     read: usize,
 }
 
@@ -44,9 +44,9 @@ impl Ring {
     /// The kernel's error if it does not know or allow io_uring, or has no memory for it.
     pub(super) fn new() -> io::Result<Self> {
         let entries = DEPTH_MAX as u32;
-        // The kernel finishes completions whenever this thread is in it anyway, and wakes it from its
-        // sleep, but does not interrupt it (Linux 5.19). The ring that finishes them only when asked for
-        // them would do for less, but does not wake those who sleep on its descriptor.
+        // The kernel posts completions when this thread enters it anyway, and wakes the thread from sleep, but
+        // does not interrupt it (Linux 5.19). A ring that posts completions only on request would cost less, but
+        // it does not wake threads that sleep on its descriptor.
         let cooperative =
             IoUring::builder().setup_coop_taskrun().setup_taskrun_flag().build(entries);
         let ring = match cooperative {
@@ -70,11 +70,11 @@ impl Ring {
     }
 
     pub(super) fn descriptor(&self) -> BorrowedFd<'_> {
-        // SAFETY: the ring has the descriptor open as long as it lives, which the borrow is tied to.
+        // SAFETY: the ring keeps the descriptor open as long as it lives, and the borrow is tied to it.
         unsafe { BorrowedFd::borrow_raw(self.ring.as_raw_fd()) }
     }
 
-    /// Queues a read; gives it back if there is no room.
+    /// Queues a read. Returns it if there is no room.
     pub(super) fn begin(&mut self, job: Job) -> Result<(), Job> {
         let Some(index) = self.free.pop_if(|_| !self.is_broken) else { return Err(job) };
         self.slots[index] = Some(Slot { token: Some(job.token), job, read: 0 });
@@ -82,7 +82,7 @@ impl Ring {
         Ok(())
     }
 
-    /// Queues what is left of the read in a slot.
+    /// Queues the rest of the read in a slot.
     fn queue(&mut self, index: usize) {
         let Some(slot) = &mut self.slots[index] else { return };
         let Some(file) = slot.job.file.descriptor() else { return };
@@ -91,25 +91,25 @@ impl Ring {
         let room = &mut slot.job.span.room(&mut slot.job.buf)[slot.read..];
         let read = opcode::Read::new(fd, room.as_mut_ptr(), room.len() as u32).offset(position);
         let entry = read.build().user_data(index as u64);
-        // SAFETY: file and buffer are in the slot, and by the invariants at the head of this file they
-        // stay there, untouched, until the kernel is through; the length is that of the buffer.
+        // SAFETY: file and buffer are in the slot, and by the invariants at the head of this file they stay
+        // there, untouched, until the kernel has finished; the length is that of the buffer.
         let pushed = unsafe { self.ring.submission().push(&entry) };
         match pushed {
             Ok(()) => self.queued.push(index),
-            // There are as many entries as slots, so it does not come to this.
+            // There are as many entries as slots, so this does not happen.
             Err(_) => self.fail(index, io::ErrorKind::QuotaExceeded.into(), true),
         }
     }
 
-    /// Hands over what is queued, and has completions posted. `false` if the kernel was too busy to
-    /// take all of it.
+    /// Submits the queued reads, and makes the kernel post completions. Returns `false` if the kernel was too
+    /// busy to take all of them.
     pub(super) fn submit(&mut self) -> bool {
         let has_work = !self.queued.is_empty() || self.ring.submission().taskrun();
         if !has_work {
             return true;
         }
         match self.ring.submit() {
-            // Entries that have failed may go along by now; what they need is there.
+            // Entries that have failed may be submitted now; their memory still exists.
             Ok(_) if self.is_broken => true,
             Ok(taken) => {
                 self.queued.drain(..taken.min(self.queued.len()));
@@ -123,7 +123,7 @@ impl Ring {
         }
     }
 
-    /// The kernel takes no more: what is queued has failed. Its memory stays, for the entries do.
+    /// Fails all queued reads, because the kernel takes no more. Their entries stay, and so does their memory.
     pub(super) fn give_up(&mut self, error: &io::Error) {
         self.is_broken = true;
         for index in std::mem::take(&mut self.queued) {
@@ -133,7 +133,7 @@ impl Ring {
         }
     }
 
-    /// Tells the caller that a read has failed.
+    /// Reports to the caller that a read has failed.
     fn fail(&mut self, index: usize, error: io::Error, frees: bool) {
         let Some(slot) = &mut self.slots[index] else { return };
         if let Some(token) = slot.token.take() {
@@ -145,7 +145,7 @@ impl Ring {
         }
     }
 
-    /// Moves all reads that have ended to `into`. Whether others are queued again, to be continued.
+    /// Moves all ended reads to `into`. Returns true if short reads were queued again to be continued.
     pub(super) fn take(&mut self, into: &mut Vec<Done>) -> bool {
         into.append(&mut self.failed);
         loop {
@@ -156,7 +156,7 @@ impl Ring {
         !self.queued.is_empty()
     }
 
-    /// The kernel is through with a slot: `result` is a number of bytes, or of an error if negative.
+    /// Ends the kernel's work on a slot. `result` is a number of bytes, or a negative error number.
     fn complete(&mut self, index: usize, result: i32, into: &mut Vec<Done>) {
         let Some(slot) = self.slots.get_mut(index).and_then(Option::as_mut) else { return };
         let outcome = match usize::try_from(result) {
@@ -192,7 +192,7 @@ impl Ring {
     }
 }
 
-/// Whether it can be tried again.
+/// Returns true if the call can be tried again.
 fn is_passing(error: &io::Error) -> bool {
     let code = error.raw_os_error();
     code.is_some_and(|code| [libc::EINTR, libc::EAGAIN, libc::EBUSY].contains(&code))
@@ -200,13 +200,13 @@ fn is_passing(error: &io::Error) -> bool {
 
 impl Drop for Ring {
     fn drop(&mut self) {
-        // The results are not delivered any more.
+        // The results are no longer delivered.
         for slot in self.slots.iter_mut().flatten() {
             slot.token = None;
         }
         let mut into = Vec::new();
         while !self.is_idle() {
-            // Reads of files cannot be cancelled and end by themselves; those of pipes can.
+            // Reads of files cannot be cancelled and end by themselves; those of pipes can be cancelled.
             let all = types::CancelBuilder::any();
             let _ = self.ring.submit();
             let _ = self.ring.submitter().register_sync_cancel(None, all);

@@ -1,4 +1,5 @@
-//! The ring with files that behave oddly; what both drivers do alike is tested in `tests/cold_reads.rs`.
+//! Tests of the ring with files that behave oddly. Common behaviour of both drivers is tested in
+//! `tests/cold_reads.rs`.
 
 use super::ring::Ring;
 use super::{Done, Job, Span};
@@ -9,7 +10,7 @@ use std::io::{self, IoSlice, PipeReader, PipeWriter, Write};
 use std::os::fd::{AsFd, BorrowedFd};
 use std::sync::Arc;
 
-/// A pipe, whose reads end when this test wants, and short.
+/// A pipe: the test decides when a read ends, and with how many bytes.
 struct PipeFile(PipeReader);
 
 impl DiskFile for PipeFile {
@@ -36,7 +37,7 @@ impl DiskFile for PipeFile {
     }
 }
 
-/// A ring, or nothing where there is none to be had.
+/// Returns a ring, or `None` if the kernel has none.
 fn ring() -> Option<Ring> {
     Ring::new().inspect_err(|error| eprintln!("without io_uring: {error}")).ok()
 }
@@ -51,14 +52,14 @@ fn job(token: u32, file: &Arc<dyn DiskFile>, len: usize) -> Job {
     Job { token, file: Arc::clone(file), span, buf: ReadBuf::default() }
 }
 
-/// The only read that ends.
+/// Returns the only read that ends.
 fn take_one(ring: &mut Ring) -> Done {
     let mut done = take_some(ring);
     assert_eq!(done.len(), 1);
     done.remove(0)
 }
 
-/// What has ended, at least one.
+/// Waits until at least one read has ended, and returns the ended reads.
 fn take_some(ring: &mut Ring) -> Vec<Done> {
     let mut done = Vec::new();
     loop {
@@ -70,7 +71,7 @@ fn take_some(ring: &mut Ring) -> Vec<Done> {
         if is_continued {
             continue;
         }
-        // Interrupted is as good: the kernel interrupts when it begins to watch a ring.
+        // An interruption is as good as an event: the kernel interrupts when it begins to watch a ring.
         let _ = poll(&mut [PollFd::from_borrowed_fd(ring.descriptor(), PollFlags::IN)], None);
     }
 }
@@ -103,7 +104,7 @@ fn a_ring_that_goes_waits_for_nobody_who_never_comes() {
         assert!(ring.begin(job(token, &file, 100)).is_ok());
         ring.submit();
     }
-    // One that the kernel has not seen.
+    // The kernel has not seen this read.
     assert!(ring.begin(job(5, &file, 100)).is_ok());
     drop(ring);
     drop(writer);
@@ -138,7 +139,7 @@ fn a_ring_that_breaks_tells_everybody() {
     assert!(ring.begin(job(3, &file, 4)).is_err());
     let done = take_one(&mut ring);
     assert!(done.token == 2 && done.result.is_err());
-    // What the kernel has it completes.
+    // The kernel completes the reads that it has.
     writer.write_all(b"wine").unwrap();
     let done = take_one(&mut ring);
     assert!(done.token == 1 && done.buf.as_slice() == b"wine");

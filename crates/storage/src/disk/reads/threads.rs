@@ -12,10 +12,10 @@ use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::sync::Arc;
 use std::thread;
 
-/// At most this many reads at the same time, each by a thread.
+/// Maximum number of threads, each with one read at a time.
 const THREADS_MAX: usize = 64;
 
-/// The threads; they end when this is dropped, which does not wait for them.
+/// The threads. They end when this is dropped, which does not wait for them.
 #[derive(Default)]
 pub(crate) struct ReadThreads(Arc<Pool>);
 
@@ -29,15 +29,15 @@ struct Pool {
 struct Work {
     jobs: VecDeque<(Job, Arc<Tray>)>,
     threads: usize,
-    /// Threads that wait for work.
+    /// Number of threads that wait for work.
     idle: usize,
     ends: bool,
 }
 
-/// Where threads leave what they have read for one queue.
+/// Completed reads of one queue.
 struct Tray {
     done: Mutex<Vec<Done>>,
-    /// Readable while there may be something.
+    /// Readable while there may be completed reads.
     wake: OwnedFd,
 }
 
@@ -55,7 +55,7 @@ impl ReadThreads {
         let mut work = self.0.work.lock();
         for job in jobs.drain(..) {
             work.jobs.push_back((job, Arc::clone(tray)));
-            // A thread that was called counts as idle until it has taken its read.
+            // A notified thread counts as idle until it has taken its read.
             if work.jobs.len() <= work.idle {
                 self.0.called.notify_one();
             } else if work.threads < THREADS_MAX {
@@ -64,8 +64,7 @@ impl ReadThreads {
         }
     }
 
-    /// Starts a thread. If there is none to be had, those there are take longer; without any, this one
-    /// does the work.
+    /// Starts a thread. On failure the existing ones take longer; without any, this thread does the work.
     fn spawn(&self, work: &mut Work) {
         let pool = Arc::clone(&self.0);
         let builder = thread::Builder::new().name("reader".into()).stack_size(256 << 10);
@@ -86,7 +85,7 @@ impl Pool {
         }
     }
 
-    /// The next read; `None` at the end.
+    /// Waits for the next read and returns it; `None` at the end.
     fn next(&self) -> Option<(Job, Arc<Tray>)> {
         let mut work = self.work.lock();
         loop {
@@ -115,7 +114,7 @@ impl Tray {
     }
 }
 
-/// What one thread has the pool read.
+/// Reads that one thread has passed to the pool.
 pub(super) struct ThreadQueue {
     pool: Arc<ReadThreads>,
     tray: Arc<Tray>,
@@ -147,7 +146,7 @@ impl ThreadQueue {
         let mut done = self.tray.done.lock();
         if !done.is_empty() {
             into.append(&mut done);
-            // Under the lock, or the next one's call could be lost.
+            // Reset it under the lock, or the next notification could be lost.
             let _ = rustix::io::read(&self.tray.wake, &mut [0u8; 8]);
         }
     }

@@ -1,20 +1,20 @@
-//! Replies as values.
+//! Decodes replies into values.
 
 use super::error::ReplyError;
 use super::scanner::ReplyScanner;
 use super::token::{Aggregate, Blob, CRLF_LEN, Token, read_token};
 
-/// Deepest nesting that is decoded. Replies of Redis have less than ten levels; the bound keeps
-/// the recursion, here and when a value is dropped, off the end of the stack.
+/// Deepest nesting that is decoded. Replies of Redis have less than ten levels; the bound prevents stack overflow,
+/// both in decoding and in dropping a value.
 pub const DEPTH_MAX: usize = 128;
 
-/// Bytes of the shortest value, `_` and CRLF: no more values than this can be among so many bytes.
+/// Length of the shortest value, `_` and CRLF. It bounds the number of values in an input.
 const VALUE_LEN_MIN: usize = 3;
 
 /// Length of the format name of a verbatim string, without its colon.
 const FORMAT_LEN: usize = 3;
 
-/// One reply, owned. Strings are bytes, as nothing promises that they are text.
+/// One reply, owned. Strings are bytes, as they need not be text.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Value {
     /// A short text such as `OK`.
@@ -31,13 +31,13 @@ pub enum Value {
     Array(Vec<Value>),
     /// Keys and their values, in the order they came.
     Map(Vec<(Value, Value)>),
-    /// Values in no order.
+    /// Values in any order.
     Set(Vec<Value>),
     /// A message that answers no request.
     Push(Vec<Value>),
     /// A double.
     Double(f64),
-    /// Yes or no.
+    /// A boolean.
     Bool(bool),
     /// An integer of any size, in decimal digits.
     BigNumber(Vec<u8>),
@@ -48,17 +48,17 @@ pub enum Value {
         /// The text.
         text: Vec<u8>,
     },
-    /// A value and comments on it.
+    /// A value and its attributes.
     Attributed {
-        /// The comments.
+        /// The attributes.
         attributes: Vec<(Value, Value)>,
-        /// What the reply is.
+        /// The reply itself.
         value: Box<Value>,
     },
 }
 
 impl Value {
-    /// The bytes of a string of any type, or of an error.
+    /// Returns the bytes of a string of any type, or of an error.
     pub fn as_bytes(&self) -> Option<&[u8]> {
         match self {
             Value::Simple(bytes)
@@ -70,7 +70,7 @@ impl Value {
         }
     }
 
-    /// The integer.
+    /// Returns the integer.
     pub fn as_int(&self) -> Option<i64> {
         match self {
             Value::Int(value) => Some(*value),
@@ -78,7 +78,7 @@ impl Value {
         }
     }
 
-    /// The values of an array, a set or a push.
+    /// Returns the values of an array, a set or a push.
     pub fn as_values(&self) -> Option<&[Value]> {
         match self {
             Value::Array(values) | Value::Set(values) | Value::Push(values) => Some(values),
@@ -86,34 +86,34 @@ impl Value {
         }
     }
 
-    /// Whether it is an error.
+    /// Returns true if it is an error.
     pub fn is_error(&self) -> bool {
         matches!(self, Value::Error(_))
     }
 }
 
-/// Decodes replies one by one. A reply that arrives in many pieces is passed over as they come and
-/// decoded once, when it is complete.
+/// Decodes replies one by one. A reply that arrives in many pieces is scanned as they arrive and decoded once, when
+/// it is complete.
 #[derive(Clone, Debug, Default)]
 pub struct ReplyDecoder {
     scanner: ReplyScanner,
-    /// Bytes of the input that the scanner has passed over.
+    /// Bytes of the input that were scanned.
     scanned: usize,
-    /// These are a whole reply.
+    /// True if the scanned bytes are a whole reply.
     is_complete: bool,
 }
 
 impl ReplyDecoder {
-    /// A decoder at the start of a reply.
+    /// Returns a decoder at the start of a reply.
     pub fn new() -> ReplyDecoder {
         ReplyDecoder::default()
     }
 
-    /// The reply at the front of `input` and its length, or `None` if it is not complete. The next
-    /// input begins behind it, or with the same byte if there was none.
+    /// Decodes the reply at the front of `input` and returns it with its length, or `None` if it is incomplete. The
+    /// next input must begin behind that reply, or with the same byte after `None`.
     ///
     /// # Errors
-    /// If the input is no reply, or one that nests too deep. The connection is of no use any more.
+    /// Fails if the input is no reply, or nests too deep. The connection cannot be used any more.
     pub fn decode(&mut self, input: &[u8]) -> Result<Option<(Value, usize)>, ReplyError> {
         let Some(len) = self.reply_len(input)? else { return Ok(None) };
         (self.scanned, self.is_complete) = (0, false);
@@ -123,11 +123,11 @@ impl ReplyDecoder {
         Ok(Some((value, len)))
     }
 
-    /// The length of the reply at the front of `input`, or `None` if it is not complete. It is not decoded: the next
-    /// input begins with the same byte.
+    /// Returns the length of the reply at the front of `input`, or `None` if it is incomplete. The reply is not
+    /// decoded: the next input begins with the same byte.
     ///
     /// # Errors
-    /// If the input is no reply.
+    /// Fails if the input is no reply.
     pub fn reply_len(&mut self, input: &[u8]) -> Result<Option<usize>, ReplyError> {
         if !self.is_complete {
             let unseen = input.get(self.scanned..).unwrap_or_default();
@@ -146,7 +146,7 @@ struct Reader<'a> {
 
 impl<'a> Reader<'a> {
     fn read_value(&mut self, depth: usize) -> Result<Value, ReplyError> {
-        // The scanner found the reply complete; if it is not, that is an error and no panic.
+        // The scanner found the reply complete. If it is not, that is an error and no panic.
         let (token, len) = read_token(self.rest)?.ok_or(ReplyError::CrlfMissing)?;
         self.rest = &self.rest[len..];
         match token {
@@ -214,8 +214,8 @@ impl<'a> Reader<'a> {
         Ok(pairs)
     }
 
-    /// How many elements of so many values each to make room for: what was announced, but no more
-    /// than the bytes that are left can hold.
+    /// Returns the number of elements, of `values` values each, to reserve memory for: the declared number, but no
+    /// more than the remaining bytes can hold.
     fn capacity(&self, announced: u64, values: usize) -> usize {
         let possible = self.rest.len() / (VALUE_LEN_MIN * values);
         usize::try_from(announced).map_or(possible, |announced| announced.min(possible))

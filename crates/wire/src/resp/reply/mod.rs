@@ -1,11 +1,10 @@
-//! Replies as a client reads them, in both versions.
+//! Replies, from a client's point of view, in both versions.
 //!
-//! [`ReplyScanner`] skips replies without storing anything, for load generators, which only count.
-//! [`ReplyDecoder`] turns each into a [`Value`]. Both accept the input in any pieces and do not trust the server:
-//! whatever it sends leads at worst to an error, never to a panic or to memory beyond a fixed multiple of what
-//! arrived.
+//! [`ReplyScanner`] skips replies without storing anything, for load generators, which only count. [`ReplyDecoder`]
+//! turns each into a [`Value`]. Both accept the input in any pieces and do not trust the server: any input causes
+//! at worst an error, never a panic, and never memory beyond a fixed multiple of the received bytes.
 //!
-//! Streamed strings and aggregates, which version 3 specifies and no server sends, are refused.
+//! Streamed strings and aggregates are refused: version 3 specifies them, but no server sends them.
 
 mod decoder;
 mod error;

@@ -1,27 +1,27 @@
-//! Skipping replies.
+//! Skips replies.
 
 use super::error::ReplyError;
 use super::token::{Aggregate, Blob, CRLF_LEN, Token, read_token};
 
-/// Counts replies as they arrive, without storing any. What it has passed over need not be kept:
-/// an input may end inside a string, and the next one goes on there.
+/// Counts replies as they arrive, without storing any. The caller need not keep scanned bytes: an
+/// input may end inside a string, and the next input continues there.
 ///
-/// No stack is needed for nested replies: an aggregate only adds to the values that are to come.
-/// The CRLF behind a string is skipped unseen.
+/// Nested replies need no stack: an aggregate only adds to the number of outstanding values. The
+/// CRLF behind a string is skipped unchecked.
 #[derive(Clone, Debug, Default)]
 pub struct ReplyScanner {
-    /// Values to come until the reply is complete; 0 between replies.
+    /// Values still missing from the reply; 0 between replies.
     outstanding: u64,
-    /// Bytes to come of the string begun, CRLF included.
+    /// Bytes still missing from the present string, CRLF included.
     skip: u64,
-    /// What the reply begun is.
+    /// Kind of the present reply.
     kind: Kind,
 }
 
-/// What can be at the top level.
+/// Kind of a top-level value.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) enum Kind {
-    /// Nothing of it has arrived, or attributes only.
+    /// Nothing but attributes has arrived.
     #[default]
     Undecided,
     Reply,
@@ -30,32 +30,32 @@ pub(super) enum Kind {
     Push,
 }
 
-/// What was in an input.
+/// Counts of one input.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Scanned {
-    /// Bytes that need not be shown again.
+    /// Bytes that need not be passed again.
     pub consumed: usize,
-    /// Replies that became complete, errors and nulls among them.
+    /// Replies that became complete, including errors and nulls.
     pub replies: usize,
     /// Replies that are errors; errors inside arrays are not counted.
     pub errors: usize,
-    /// Replies that are null, such as those to GET of an absent key.
+    /// Null replies, such as those to GET of an absent key.
     pub nulls: usize,
-    /// Messages that became complete and answer no request.
+    /// Push messages that became complete; they answer no request.
     pub pushes: usize,
 }
 
 impl ReplyScanner {
-    /// A scanner at the start of a reply.
+    /// Returns a scanner at the start of a reply.
     pub fn new() -> ReplyScanner {
         ReplyScanner::default()
     }
 
-    /// Passes over `input` until it ends, or until `max_replies` have become complete.
+    /// Scans `input` to its end, or until `max_replies` have become complete.
     ///
     /// # Errors
-    /// If the input is no sequence of replies. What was counted before is lost; the connection is
-    /// of no use any more.
+    /// Fails if the input is no sequence of replies. The counts of this call are lost; the
+    /// connection cannot be used any more.
     pub fn scan(&mut self, input: &[u8], max_replies: usize) -> Result<Scanned, ReplyError> {
         let mut scanned = Scanned::default();
         while scanned.replies < max_replies {
@@ -74,13 +74,13 @@ impl ReplyScanner {
         Ok(scanned)
     }
 
-    /// Whether the last input ended inside a reply it had begun to pass over.
+    /// Returns true if the last input ended inside a reply.
     pub fn is_inside_reply(&self) -> bool {
         self.outstanding > 0
     }
 
-    /// Passes over one reply or push, or what has arrived of it: the bytes taken, and what became
-    /// complete.
+    /// Scans one reply or push, or the part that has arrived. Returns the consumed bytes, and the
+    /// kind if it became complete.
     #[inline]
     pub(super) fn step(&mut self, input: &[u8]) -> Result<(usize, Option<Kind>), ReplyError> {
         let mut at = 0;
@@ -112,7 +112,7 @@ impl ReplyScanner {
         }
     }
 
-    /// Takes the available part of the string begun.
+    /// Skips the available part of the present string.
     #[inline]
     fn skip_string(&mut self, input: &[u8]) -> usize {
         let taken = self.skip.min(input.len() as u64);
@@ -120,14 +120,14 @@ impl ReplyScanner {
         taken as usize
     }
 
-    /// Updates what is to come. A string counts as complete here; `skip` knows better.
+    /// Updates the outstanding values. A string counts as complete here; `skip` tracks its bytes.
     #[inline]
     fn count(&mut self, token: &Token<'_>) -> Result<(), ReplyError> {
         if self.outstanding == 0 {
             self.outstanding = 1;
             self.kind = Kind::Undecided;
         }
-        // Attributes come first, and leave one value: the one they belong to.
+        // An attribute comes first and leaves one value outstanding: the one it belongs to.
         if self.kind == Kind::Undecided && self.outstanding == 1 {
             self.kind = Kind::of(token);
         }

@@ -5,17 +5,16 @@ use memchr::memchr;
 use super::error::ReplyError;
 use crate::number::{parse_f64, parse_i64};
 
-/// Longest line. Servers send short ones; longer texts are strings with a length.
+/// Longest line. Servers send short lines; longer texts are strings with a length.
 pub(super) const LINE_LEN_MAX: usize = 64 * 1024;
 
-/// Digits that are read without looking for the line's end first. More would not fit any length
-/// that is common.
+/// Digits that are read without searching for the line end first. Common lengths do not have more.
 const SHORT_DIGITS_MAX: usize = 6;
 
 /// Bytes of CRLF.
 pub(super) const CRLF_LEN: usize = 2;
 
-/// What one line says. Its text is without type and CRLF.
+/// Content of one line, without type byte and CRLF.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(super) enum Token<'a> {
     Simple(&'a [u8]),
@@ -25,12 +24,12 @@ pub(super) enum Token<'a> {
     Bool(bool),
     BigNumber(&'a [u8]),
     Null,
-    /// A string of `len` bytes and CRLF follow.
+    /// The header of a string: `len` bytes and CRLF follow.
     Blob {
         kind: Blob,
         len: u64,
     },
-    /// `len` values follow, or pairs of values.
+    /// The header of an aggregate: `len` values or pairs of values follow.
     Aggregate {
         kind: Aggregate,
         len: u64,
@@ -50,12 +49,12 @@ pub(super) enum Aggregate {
     Map,
     Set,
     Push,
-    /// It precedes the value it belongs to and is none itself.
+    /// Precedes the value that it belongs to, and does not count as a value.
     Attribute,
 }
 
 impl Aggregate {
-    /// The number of values in an aggregate of this length.
+    /// Returns the number of values in an aggregate of this length.
     pub(super) fn values(self, len: u64) -> Result<u64, ReplyError> {
         let factor = match self {
             Aggregate::Map | Aggregate::Attribute => 2,
@@ -65,8 +64,8 @@ impl Aggregate {
     }
 }
 
-/// Reads the line at the front of `input`: what it says and its length. `None` if its end has not
-/// arrived.
+/// Reads the line at the front of `input`, and returns its token and length; `None` if its end has
+/// not arrived.
 #[inline]
 pub(super) fn read_token(input: &[u8]) -> Result<Option<(Token<'_>, usize)>, ReplyError> {
     if let Some(short) = read_short_token(input) {
@@ -74,7 +73,7 @@ pub(super) fn read_token(input: &[u8]) -> Result<Option<(Token<'_>, usize)>, Rep
     }
     let window = &input[..input.len().min(LINE_LEN_MAX)];
     let Some(end) = memchr(b'\r', window) else {
-        // Only a byte that is a type may wait for its line to end.
+        // An incomplete line is only accepted if its first byte is a type.
         return match input.first() {
             Some(&got) if !is_type(got) => Err(ReplyError::UnknownType { got }),
             _ if window.len() < input.len() => Err(ReplyError::LineTooLong),
@@ -91,7 +90,8 @@ pub(super) fn read_token(input: &[u8]) -> Result<Option<(Token<'_>, usize)>, Rep
     }
 }
 
-/// The most common lines: `+OK`, and integers and lengths of up to [`SHORT_DIGITS_MAX`] digits.
+/// Reads the most common lines: `+OK`, and integers and lengths of up to [`SHORT_DIGITS_MAX`]
+/// digits.
 #[inline]
 fn read_short_token(input: &[u8]) -> Option<(Token<'_>, usize)> {
     let (&kind, digits) = match input {
@@ -138,7 +138,7 @@ fn is_type(byte: u8) -> bool {
     )
 }
 
-/// Reads the text of a line whose type is known to be one.
+/// Parses the text of a line with a valid type byte.
 fn parse_line(kind: u8, text: &[u8]) -> Result<Token<'_>, ReplyError> {
     let malformed = ReplyError::MalformedLine { of: kind };
     let blob = |kind| Ok(Token::Blob { kind, len: parse_len(text).ok_or(malformed)? });
@@ -171,7 +171,7 @@ fn parse_len(text: &[u8]) -> Option<u64> {
     parse_i64(text).and_then(|len| u64::try_from(len).ok())
 }
 
-/// An integer, which version 3 allows to have a plus sign.
+/// Parses an integer; version 3 allows a plus sign.
 fn parse_int(text: &[u8]) -> Option<i64> {
     match text {
         [b'+', digits @ ..] if digits.first() != Some(&b'-') => parse_i64(digits),

@@ -1,14 +1,14 @@
-//! The arguments of one request, as slices of the bytes they arrived in.
+//! The arguments of one request, as slices of the received bytes.
 
 use std::fmt;
 use std::ops::{Index, Range};
 
 use thiserror::Error;
 
-/// Where an argument is in its bytes.
+/// Position of an argument in its bytes.
 ///
-/// Four bytes each instead of a slice's eight keep the spans of a deep pipeline in the L1 cache;
-/// the price is that one request cannot exceed 4 GiB.
+/// It takes 8 bytes instead of the 16 of a slice, which keeps the spans of a deep pipeline in the L1 cache. The
+/// price is that one request cannot exceed 4 GiB.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Span {
     pub(super) start: u32,
@@ -16,125 +16,123 @@ pub(super) struct Span {
 }
 
 impl Span {
-    /// The caller has checked that both fit.
+    /// Returns a span; the caller has checked that both numbers fit.
     #[inline]
     pub(super) fn new(start: usize, len: usize) -> Span {
         debug_assert!(start.checked_add(len).is_some_and(|end| end <= u32::MAX as usize));
         Span { start: start as u32, len: len as u32 }
     }
 
-    /// The bytes at this place in `bytes` with `apart` behind them; a span never crosses from one to the
-    /// other.
+    /// Returns the bytes of this span in `bytes` followed by `side`; a span never crosses from one to the other.
     #[inline]
-    fn slice<'a>(self, bytes: &'a [u8], apart: &'a [u8]) -> &'a [u8] {
+    fn slice<'a>(self, bytes: &'a [u8], side: &'a [u8]) -> &'a [u8] {
         let (start, len) = (self.start as usize, self.len as usize);
         match bytes.get(start..start + len) {
             Some(slice) => slice,
-            None => slice_apart(apart, start - bytes.len(), len),
+            None => slice_side(side, start - bytes.len(), len),
         }
     }
 }
 
 #[cold]
-fn slice_apart(apart: &[u8], start: usize, len: usize) -> &[u8] {
-    &apart[start..][..len]
+fn slice_side(side: &[u8], start: usize, len: usize) -> &[u8] {
+    &side[start..][..len]
 }
 
-/// The arguments of one request, the command's name first. A cheap copy: three slices.
+/// The arguments of one request, the command's name first. Cheap to copy: three slices.
 #[derive(Clone, Copy)]
 pub struct Args<'a> {
     bytes: &'a [u8],
-    /// What is not in `bytes`, and counts as standing behind them: a large argument that has an allocation
-    /// of its own. Empty as a rule.
-    apart: &'a [u8],
+    /// Side buffer, which counts as following `bytes`: a large argument with its own allocation. Usually empty.
+    side: &'a [u8],
     spans: &'a [Span],
 }
 
 impl<'a> Args<'a> {
-    /// Invariant: every span lies inside `bytes`; a wrong one would panic when it is looked at.
+    /// Invariant: every span is inside `bytes`; access to a span outside panics.
     #[inline]
     pub(super) fn new(bytes: &'a [u8], spans: &'a [Span]) -> Args<'a> {
-        Args { bytes, apart: &[], spans }
+        Args { bytes, side: &[], spans }
     }
 
-    /// The same for spans that may refer to bytes in `apart`, behind the end of `bytes`.
+    /// Returns arguments whose spans may also refer to bytes in `side`, behind the end of `bytes`.
     #[inline]
-    pub(super) fn in_two(bytes: &'a [u8], apart: &'a [u8], spans: &'a [Span]) -> Args<'a> {
-        Args { bytes, apart, spans }
+    pub(super) fn in_two(bytes: &'a [u8], side: &'a [u8], spans: &'a [Span]) -> Args<'a> {
+        Args { bytes, side, spans }
     }
 
-    /// How many arguments there are, the command's name included.
+    /// Returns the number of arguments, the command's name included.
     #[inline]
     pub fn len(&self) -> usize {
         self.spans.len()
     }
 
-    /// Whether nothing is left, as happens after [`Args::from`] only: no request is empty.
+    /// Returns true if there are no arguments. That is possible only after [`Args::from`]: no request is empty.
     #[inline]
     pub fn is_empty(&self) -> bool {
         self.spans.is_empty()
     }
 
-    /// The argument at `index`, or `None` behind the last one.
+    /// Returns the argument at `index`, or `None` behind the last one.
     #[inline]
     pub fn get(&self, index: usize) -> Option<&'a [u8]> {
-        self.spans.get(index).map(|span| span.slice(self.bytes, self.apart))
+        self.spans.get(index).map(|span| span.slice(self.bytes, self.side))
     }
 
-    /// The argument at `index`, living as long as the input; `args[index]` lives as long as `args`.
+    /// Returns the argument at `index` with the lifetime of the input; `args[index]` has the lifetime of `args`.
     ///
     /// # Panics
-    /// If there are not that many.
+    /// Panics if there are not that many.
     #[inline]
     pub fn at(&self, index: usize) -> &'a [u8] {
-        self.spans[index].slice(self.bytes, self.apart)
+        self.spans[index].slice(self.bytes, self.side)
     }
 
-    /// The arguments from `first` on; none of them if there are fewer.
+    /// Returns the arguments from `first` on; empty if there are fewer.
     #[inline]
     pub fn from(&self, first: usize) -> Args<'a> {
         Args { spans: self.spans.get(first..).unwrap_or_default(), ..*self }
     }
 
-    /// All arguments in order.
+    /// Returns all arguments in order.
     #[inline]
     pub fn iter(self) -> impl DoubleEndedIterator<Item = &'a [u8]> + ExactSizeIterator + Clone {
-        let Args { bytes, apart, spans } = self;
-        spans.iter().map(move |span| span.slice(bytes, apart))
+        let Args { bytes, side, spans } = self;
+        spans.iter().map(move |span| span.slice(bytes, side))
     }
 
-    /// The first `N` arguments and those behind them, if there are so many.
+    /// Returns the first `N` arguments and those behind them, if there are so many.
     #[inline]
     pub fn split_first_chunk<const N: usize>(&self) -> Option<([&'a [u8]; N], Args<'a>)> {
         let (first, rest) = self.spans.split_first_chunk::<N>()?;
-        let Args { bytes, apart, .. } = *self;
-        Some((first.map(|span| span.slice(bytes, apart)), Args { spans: rest, ..*self }))
+        let Args { bytes, side, .. } = *self;
+        Some((first.map(|span| span.slice(bytes, side)), Args { spans: rest, ..*self }))
     }
 
-    /// The first `count` arguments and those behind them, if there are so many.
+    /// Returns the first `count` arguments and those behind them, if there are so many.
     #[inline]
     pub(super) fn split_at_checked(&self, count: usize) -> Option<(Args<'a>, Args<'a>)> {
         let (left, right) = self.spans.split_at_checked(count)?;
         Some((Args { spans: left, ..*self }, Args { spans: right, ..*self }))
     }
 
-    /// The arguments in groups of `N`, without what is left over.
+    /// Returns the arguments in groups of `N`, without an incomplete last group.
     #[inline]
     pub(super) fn chunks<const N: usize>(
         self,
     ) -> impl ExactSizeIterator<Item = [&'a [u8]; N]> + DoubleEndedIterator + Clone {
-        let Args { bytes, apart, spans } = self;
+        let Args { bytes, side, spans } = self;
         let (chunks, _) = spans.as_chunks::<N>();
-        chunks.iter().map(move |chunk| chunk.map(|span| span.slice(bytes, apart)))
+        chunks.iter().map(move |chunk| chunk.map(|span| span.slice(bytes, side)))
     }
 
-    /// How many bytes they have together.
+    /// Returns the total length of the arguments.
     #[inline]
     pub fn bytes_len(&self) -> usize {
         self.spans.iter().map(|span| span.len as usize).sum()
     }
 
-    /// Where all arguments are together, with what stands between them, if that is one piece of the bytes.
+    /// Returns the range of the bytes that contains all arguments and the bytes between them, if there is one.
     #[inline]
     pub(super) fn extent(&self) -> Option<Range<usize>> {
         let (first, last) = (self.spans.first()?, self.spans.last()?);
@@ -144,7 +142,7 @@ impl<'a> Args<'a> {
         is_one.then_some(start as usize..end as usize)
     }
 
-    /// The bytes in `extent`, and each argument's place in these.
+    /// Returns the bytes in `extent`, and the range of each argument in them.
     #[inline]
     pub(super) fn cut_out(
         self,
@@ -165,7 +163,7 @@ impl<'a> Args<'a> {
             spans: Vec::with_capacity(self.len()),
         };
         for arg in self.iter() {
-            // The parts of one addressable whole are addressable.
+            // Cannot overflow: the arguments are parts of one addressable whole.
             owned.append(arg);
         }
         owned
@@ -195,7 +193,7 @@ pub struct OwnedArgs {
 }
 
 impl OwnedArgs {
-    /// No arguments yet.
+    /// Returns an empty list of arguments.
     pub fn new() -> OwnedArgs {
         OwnedArgs::default()
     }
@@ -203,7 +201,7 @@ impl OwnedArgs {
     /// Appends one argument.
     ///
     /// # Errors
-    /// If all arguments together would exceed 4 GiB; nothing has been appended then.
+    /// Fails if all arguments together would exceed 4 GiB; nothing has been appended then.
     pub fn push(&mut self, arg: &[u8]) -> Result<(), ArgsTooLarge> {
         let len = self.bytes.len().saturating_add(arg.len());
         if len > u32::MAX as usize {
@@ -213,7 +211,7 @@ impl OwnedArgs {
         Ok(())
     }
 
-    /// Forgets the arguments, and keeps their memory for others.
+    /// Removes the arguments, and keeps their memory for others.
     pub fn clear(&mut self) {
         self.bytes.clear();
         self.spans.clear();
@@ -224,23 +222,23 @@ impl OwnedArgs {
         self.bytes.extend_from_slice(arg);
     }
 
-    /// The arguments in the form commands take them.
+    /// Returns the arguments in the form that commands take.
     #[inline]
     pub fn as_args(&self) -> Args<'_> {
         Args::new(&self.bytes, &self.spans)
     }
 
-    /// What the arguments occupy on the heap.
+    /// Returns the heap memory of the arguments.
     pub fn memory_bytes(&self) -> usize {
         self.bytes.capacity() + self.spans.capacity() * size_of::<Span>()
     }
 }
 
-/// Arguments together longer than can be addressed.
+/// The arguments together are longer than can be addressed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Error)]
 #[error("arguments of {len} bytes exceed the 4 GiB of one request")]
 pub struct ArgsTooLarge {
-    /// What they would have come to.
+    /// Total length that they would have.
     pub len: usize,
 }
 

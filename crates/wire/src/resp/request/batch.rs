@@ -5,53 +5,53 @@ use super::limits::PLAIN_LEN_MAX;
 use super::opening::Openings;
 use super::parser::{CRLF_LEN, plain_number};
 
-/// Spans whose memory a batch keeps for the next input (128 KiB). A batch that grew beyond, by a
-/// request of a million arguments, gives the excess back.
+/// Number of spans whose memory a batch keeps for the next input (128 KiB). A batch that grew beyond it, by a
+/// request of a million arguments, frees the excess.
 const SPANS_RETAINED_MAX: usize = 16 * 1024;
 
-/// Unescaped inline bytes whose memory a batch keeps, enough for the longest inline request.
+/// Number of unescaped inline bytes whose memory a batch keeps, enough for the longest inline request.
 const UNESCAPED_RETAINED_MAX: usize = 128 * 1024;
 
-/// The requests one call of [`Parser::parse`](super::Parser::parse) found. Reused from call to
-/// call, so that parsing allocates nothing once it is warm.
+/// The requests that one call of [`Parser::parse`](super::Parser::parse) found. It is reused, so that parsing
+/// allocates nothing once the buffers have grown.
 #[derive(Debug, Default)]
 pub struct Batch {
-    /// The arguments of all requests, one after the other.
+    /// Arguments of all requests, one after the other.
     pub(super) spans: Vec<Span>,
-    /// The arguments of inline requests. They may have quotes and escapes, so they are no slices
-    /// of the input. Also what stood around an argument that is apart.
+    /// Arguments of inline requests: they may have quotes and escapes, so they are not slices of the input. Also
+    /// the bytes around an argument that is in a side buffer.
     pub(super) unescaped: Vec<u8>,
-    /// The beginnings of the latest requests with short names; kept from call to call.
+    /// Beginnings of the latest requests with short names; kept from call to call.
     pub(super) openings: Openings,
     pub(super) follows_empty: bool,
     requests: Vec<Request>,
 }
 
-/// What the spans of a request point into.
+/// Bytes that the spans of a request point into.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Source {
     Input,
     Unescaped,
-    /// One argument is all of the input, the others are in `unescaped`; see [`parse_apart`].
+    /// The input is one argument, the others are in `unescaped`; see [`parse_with_side_buffer`].
     ///
-    /// [`parse_apart`]: super::parse_apart
-    Apart,
+    /// [`parse_with_side_buffer`]: super::parse_apart
+    SideBuffer,
 }
 
 #[derive(Clone, Copy, Debug)]
 struct Request {
-    /// Index behind its last span; its first span follows the last one of the request before.
+    /// Index behind its last span. Its first span follows the last one of the previous request.
     spans_end: u32,
     /// Offset behind its last byte in the input.
     input_end: u32,
     source: Source,
 }
 
-/// The length of the argument in front of `input`, if that is spelled as usual and all of it is there, and what is
-/// behind. Lengths of one and two digits do without [`plain_number`], which would cost 14 instructions more.
+/// Returns the length of the argument at the front of `input`, if its spelling is canonical and all of it has
+/// arrived, and the bytes behind it. One or two digits bypass [`plain_number`], which costs 14 instructions more.
 #[inline(always)]
 fn split_plain_argument(input: &[u8]) -> Option<(usize, &[u8])> {
-    // Four bytes are in any argument.
+    // Every argument has at least four bytes.
     let [b'$', tens, units, last] = *input.first_chunk::<4>()? else { return None };
     let (high, low) = (tens.wrapping_sub(b'0'), units.wrapping_sub(b'0'));
     if high > 9 {
@@ -68,35 +68,35 @@ fn split_plain_argument(input: &[u8]) -> Option<(usize, &[u8])> {
 }
 
 impl Batch {
-    /// An empty batch, without an allocation.
+    /// Returns an empty batch, without an allocation.
     pub fn new() -> Batch {
         Batch::default()
     }
 
-    /// How many requests it holds.
+    /// Returns the number of requests.
     #[inline]
     pub fn len(&self) -> usize {
         self.requests.len()
     }
 
-    /// Whether it holds no request.
+    /// Returns true if there is no request.
     #[inline]
     pub fn is_empty(&self) -> bool {
         self.requests.is_empty()
     }
 
-    /// Whether requests without arguments came before the first one. There are none between requests: one
-    /// ends the batch before.
+    /// Returns true if requests without arguments came before the first one. There are none between requests: an
+    /// empty one ends the batch.
     #[inline]
     pub fn follows_empty(&self) -> bool {
         self.follows_empty
     }
 
-    /// The arguments of request `index`; there is at least one. `input` must be what was parsed.
+    /// Returns the arguments of request `index`; there is at least one. `input` must be the parsed input.
     ///
     /// # Panics
-    /// If there are not that many requests. With another input than the one that was parsed the
-    /// arguments are other bytes, or looking at them panics.
+    /// Panics if there are not that many requests. With another input than the parsed one, the arguments have wrong
+    /// bytes, or access to them panics.
     #[inline]
     pub fn get<'a>(&'a self, index: usize, input: &'a [u8]) -> Args<'a> {
         let request = self.requests[index];
@@ -108,7 +108,7 @@ impl Batch {
         self.args(request.source, spans, input)
     }
 
-    /// All requests in the order they arrived. Cheaper than one [`Batch::get`] for each.
+    /// Returns all requests in order of arrival. Cheaper than one [`Batch::get`] for each.
     #[inline]
     pub fn iter<'a>(&'a self, input: &'a [u8]) -> impl ExactSizeIterator<Item = Args<'a>> {
         let (mut rest, mut spans_start) = (&self.spans[..], 0);
@@ -125,39 +125,46 @@ impl Batch {
         match source {
             Source::Input => Args::new(input, spans),
             Source::Unescaped => Args::new(&self.unescaped, spans),
-            Source::Apart => Args::in_two(&self.unescaped, input, spans),
+            Source::SideBuffer => Args::in_two(&self.unescaped, input, spans),
         }
     }
 
-    /// Offset in the input behind request `index`. A caller that stops executing after that request
-    /// consumes this much, and calls [`Parser::rewind`](super::Parser::rewind).
+    /// Returns the offset in the input behind request `index`. A caller that stops executing after that request
+    /// consumes this many bytes, and calls [`Parser::rewind`](super::Parser::rewind).
     ///
     /// # Panics
-    /// If there are not that many requests.
+    /// Panics if there are not that many requests.
     #[inline]
     pub fn end(&self, index: usize) -> usize {
         self.requests[index].input_end as usize
     }
 
-    /// Makes the empty argument at `at` of the only request, which was parsed from `text`, the input of
-    /// `len` bytes that goes with the batch from now on. The request ends at `end`.
-    pub(super) fn put_apart(&mut self, text: Vec<u8>, at: usize, len: usize, end: usize) {
+    /// Moves an argument of the only request to a side buffer: the empty argument at `at` of `text`, from which the
+    /// request was parsed. It becomes the whole input of `len` bytes that the caller passes from now on. The
+    /// request ends at `end`.
+    pub(super) fn put_with_side_buffer(
+        &mut self,
+        text: Vec<u8>,
+        at: usize,
+        len: usize,
+        end: usize,
+    ) {
         let span = self.spans.iter_mut().find(|span| span.start as usize == at);
         *span.expect("an argument begins there") = Span::new(text.len(), len);
         self.unescaped = text;
-        self.requests[0].source = Source::Apart;
+        self.requests[0].source = Source::SideBuffer;
         self.requests[0].input_end = end as u32;
     }
 
-    /// What the batch occupies on the heap.
+    /// Returns the heap memory of the batch.
     pub fn memory_bytes(&self) -> usize {
         self.spans.capacity() * size_of::<Span>()
             + self.unescaped.capacity()
             + self.requests.capacity() * size_of::<Request>()
     }
 
-    /// Appends the requests from `start` on that begin like earlier ones and have plain arguments, as long as there are
-    /// at most `max_requests`. Returns where these end.
+    /// Appends the requests from `start` on that begin like earlier ones and have plain arguments, up to
+    /// `max_requests`. Returns the offset behind them.
     #[inline(always)]
     pub(super) fn take_alike(&mut self, input: &[u8], start: usize, max_requests: usize) -> usize {
         let mut end = start;
@@ -184,14 +191,14 @@ impl Batch {
         end
     }
 
-    /// Declares the spans since the last request to be one that ends at `input_end`.
+    /// Makes the spans since the last request a request that ends at `input_end`.
     #[inline]
     pub(super) fn finish_request(&mut self, input_end: usize, source: Source) {
         let spans_end = self.spans.len() as u32;
         self.requests.push(Request { spans_end, input_end: input_end as u32, source });
     }
 
-    /// Removes all requests, and what memory an uncommonly large one has left.
+    /// Removes all requests, and frees the excess memory of an unusually large one.
     #[inline]
     pub(super) fn clear(&mut self) {
         self.spans.clear();
@@ -202,7 +209,7 @@ impl Batch {
         }
     }
 
-    /// Called before requests may come that are not like earlier ones: those have nothing there.
+    /// Clears the buffer that only requests unlike all earlier ones use. Called before the first of them.
     pub(super) fn clear_unescaped(&mut self) {
         self.unescaped.clear();
         self.unescaped.shrink_to(UNESCAPED_RETAINED_MAX);

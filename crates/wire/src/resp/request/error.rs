@@ -1,41 +1,41 @@
-//! Why an input is not a sequence of requests.
+//! Reasons why an input is not a sequence of requests.
 
 use std::fmt;
 
 use thiserror::Error;
 
-/// The input broke the protocol; the connection can only be closed.
+/// The input violates the protocol; the connection has to be closed.
 ///
-/// Messages are those of Redis 7.2, without the `ERR` in front of them: clients and test suites
-/// look for these texts.
+/// Messages are those of Redis 7.2, without the leading `ERR`: clients and test suites look for
+/// these texts.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Error)]
 #[non_exhaustive]
 pub enum ProtocolError {
-    /// The count of arguments is no integer, or above the limit.
+    /// The number of arguments is no integer, or exceeds the limit.
     #[error("Protocol error: invalid multibulk length")]
     InvalidMultibulkLength,
-    /// A client that has still to authenticate sends more than a few arguments.
+    /// A client that has not authenticated sends more than a few arguments.
     #[error("Protocol error: unauthenticated multibulk length")]
     UnauthenticatedMultibulkLength,
-    /// The count of arguments has no end.
+    /// The line with the number of arguments exceeds the limit.
     #[error("Protocol error: too big mbulk count string")]
     MultibulkCountTooLong,
     /// An argument does not begin with `$`.
     #[error("Protocol error: expected '$', got '{}'", Shown(*got))]
     ExpectedBulk {
-        /// The byte in the place of the `$`.
+        /// The byte in place of the `$`.
         got: u8,
     },
-    /// The length of an argument is no integer, negative, or above the limit.
+    /// The length of an argument is no integer, is negative, or exceeds the limit.
     #[error("Protocol error: invalid bulk length")]
     InvalidBulkLength,
-    /// A client that has still to authenticate sends a long argument.
+    /// A client that has not authenticated sends a long argument.
     #[error("Protocol error: unauthenticated bulk length")]
     UnauthenticatedBulkLength,
-    /// The length of an argument has no end.
+    /// The line with the length of an argument exceeds the limit.
     #[error("Protocol error: too big bulk count string")]
     BulkCountTooLong,
-    /// An inline request has no end.
+    /// An inline request exceeds the limit.
     #[error("Protocol error: too big inline request")]
     InlineTooLong,
     /// A quoted word of an inline request is not closed, or something follows the closing quote.
@@ -46,8 +46,8 @@ pub enum ProtocolError {
     RequestTooLarge,
 }
 
-/// A byte of the peer inside a message: as it is when printable, and never a control byte, which
-/// could end the error line early or reach a terminal.
+/// A byte of the peer in a message. Control bytes are escaped: they could end the error line early
+/// or reach a terminal.
 struct Shown(u8);
 
 impl fmt::Display for Shown {

@@ -1,15 +1,15 @@
-//! Inline requests: a line of words, for a person with telnet. Their form is that of
+//! Inline requests: a line of words, for a person with telnet. Their syntax is that of
 //! [`words`](crate::words).
 
 use super::args::Span;
 use super::error::ProtocolError;
 use crate::words::{UnbalancedQuotes, take_word};
 
-/// Splits `line`, which is without its line end, into words. Appends their bytes to `unescaped` and
-/// a span for each to `spans`. An empty line has no words.
+/// Splits `line`, without its line end, into words. Appends their bytes to `unescaped` and a span
+/// for each to `spans`. An empty line has no words.
 ///
 /// # Errors
-/// If a quote is not closed, or closed in the middle of a word.
+/// Fails if a quote is not closed, or closed in the middle of a word.
 pub(super) fn split_words(
     line: &[u8],
     unescaped: &mut Vec<u8>,

@@ -2,27 +2,27 @@
 
 use super::args::{Args, ArgsTooLarge, Span};
 
-/// Most bytes that requests kept together may have: places in their buffer are 32 bits wide.
+/// Upper bound of the total bytes of kept requests: offsets in their buffer are 32 bits wide.
 const BYTES_MAX: usize = u32::MAX as usize;
 
-/// Copies of requests that outlive the input they arrived in, such as those between MULTI and EXEC. Three
-/// allocations, however many there are.
+/// Copies of requests that outlive the input they arrived in, such as those between MULTI and EXEC. They take three
+/// allocations, whatever their number.
 #[derive(Debug, Default)]
 pub struct KeptRequests {
-    /// The arguments of all requests, with what stood between those of one: a request is copied in one piece.
+    /// Arguments of all requests, with the bytes between the arguments of one: a request is copied in one piece.
     bytes: Vec<u8>,
     spans: Vec<Span>,
-    /// For each request the index behind its last span.
+    /// Index behind the last span of each request.
     ends: Vec<u32>,
 }
 
 impl KeptRequests {
-    /// None yet, without an allocation.
+    /// Returns an empty list, without an allocation.
     pub fn new() -> KeptRequests {
         KeptRequests::default()
     }
 
-    /// None yet, with room for so many with so many arguments of so many bytes together.
+    /// Returns an empty list with room for this many requests, arguments and bytes.
     pub fn with_capacity(requests: usize, args: usize, bytes: usize) -> KeptRequests {
         KeptRequests {
             bytes: Vec::with_capacity(bytes),
@@ -34,7 +34,7 @@ impl KeptRequests {
     /// Appends a copy of a request.
     ///
     /// # Errors
-    /// If all requests together would exceed 4 GiB; nothing has been appended then.
+    /// Fails if all requests together would exceed 4 GiB; nothing has been appended then.
     pub fn push(&mut self, args: Args<'_>) -> Result<(), ArgsTooLarge> {
         match args.extent() {
             Some(extent) => {
@@ -50,7 +50,7 @@ impl KeptRequests {
         Ok(())
     }
 
-    /// Appends the arguments of a request of which one came apart.
+    /// Appends the arguments of a request with one argument in a side buffer.
     #[cold]
     fn push_each(&mut self, args: Args<'_>) -> Result<(), ArgsTooLarge> {
         self.reserve(args.bytes_len())?;
@@ -61,7 +61,7 @@ impl KeptRequests {
         Ok(())
     }
 
-    /// Makes room for so many bytes more, if there may be so many.
+    /// Reserves memory for this many bytes more, within the limit.
     #[inline]
     fn reserve(&mut self, more: usize) -> Result<(), ArgsTooLarge> {
         let len = self.bytes.len().saturating_add(more);
@@ -72,19 +72,19 @@ impl KeptRequests {
         Ok(())
     }
 
-    /// How many requests there are.
+    /// Returns the number of requests.
     #[inline]
     pub fn len(&self) -> usize {
         self.ends.len()
     }
 
-    /// Whether there is none.
+    /// Returns true if there is none.
     #[inline]
     pub fn is_empty(&self) -> bool {
         self.ends.is_empty()
     }
 
-    /// All requests in the order they were appended.
+    /// Returns all requests in the order they were appended.
     #[inline]
     pub fn iter(&self) -> impl ExactSizeIterator<Item = Args<'_>> {
         let mut start = 0;
@@ -95,19 +95,19 @@ impl KeptRequests {
         })
     }
 
-    /// How many arguments they have together, their names included.
+    /// Returns the total number of arguments, command names included.
     #[inline]
     pub fn args_len(&self) -> usize {
         self.spans.len()
     }
 
-    /// How many bytes all requests have together.
+    /// Returns the total length of all requests.
     #[inline]
     pub fn bytes_len(&self) -> usize {
         self.bytes.len()
     }
 
-    /// What they occupy on the heap.
+    /// Returns the heap memory of the requests.
     pub fn memory_bytes(&self) -> usize {
         self.bytes.capacity()
             + self.spans.capacity() * size_of::<Span>()

@@ -1,7 +1,7 @@
-//! The limits on what a request may announce.
+//! The limits on the declared sizes of a request.
 
-/// A plain request has at most so many arguments, of at most so many bytes each. Clients may send these before they
-/// authenticate as well.
+/// Upper bounds of the number and the length of the arguments of a plain request. Clients may send plain requests
+/// before they authenticate as well.
 pub(super) const PLAIN_COUNT_MAX: usize = 9;
 pub(super) const PLAIN_LEN_MAX: usize = 9999;
 
@@ -13,43 +13,43 @@ const _: () = assert!(
 /// Limits on requests, checked while they arrive.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Limits {
-    /// Longest argument in bytes (`proto-max-bulk-len`). Above 4 GiB it has no effect.
+    /// Longest argument in bytes (`proto-max-bulk-len`). Values above 4 GiB have no effect.
     pub max_bulk_len: usize,
-    /// Most arguments of a request, the command's name included.
+    /// Upper bound of arguments of a request, the command's name included.
     pub max_multibulk_len: usize,
-    /// Longest inline request, and longest count or length line. Below
-    /// [`Limits::INLINE_LEN_MIN`] it has no effect.
+    /// Longest inline request, and longest line with a count or length. Values below [`Limits::INLINE_LEN_MIN`]
+    /// have no effect.
     pub max_inline_len: usize,
-    /// How much longer a line may be whose end is there when the rest is looked at for the first time
-    /// beyond the limit. Requests between the two limits depend on how they arrive.
+    /// Extra length of a line whose end has already arrived when the part beyond the limit is first examined.
+    /// Acceptance of a request between the two limits depends on how it arrives.
     pub line_slack: usize,
-    /// Whether the client may send what needs much memory already.
+    /// State of authentication; it decides if the client may send requests that need much memory.
     pub auth: AuthState,
 }
 
-/// Whether a client has authenticated, where that is asked of it.
+/// State of a client's authentication.
 ///
-/// A client that has not may send only what `AUTH` and `HELLO` need, so that a stranger cannot make
-/// the server hold memory. The limit applies to what is parsed, and a pipeline may contain the very
-/// `AUTH` that lifts it: parse one request at a time as long as this is `Required`.
+/// A client that has not authenticated may send only what `AUTH` and `HELLO` need, so that a stranger cannot make
+/// the server hold memory. The limit applies while parsing, and a pipeline may contain the very `AUTH` that lifts
+/// it: parse one request at a time while this is `Required`.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum AuthState {
-    /// It has, or need not.
+    /// The client has authenticated, or need not.
     #[default]
     Granted,
-    /// It must, and has not.
+    /// The client must authenticate, and has not.
     Required,
 }
 
 impl Limits {
-    /// What a line may always have, so that plain counts and lengths need no look at the limit.
+    /// Line length that is always allowed, so that plain counts and lengths need no check of the limit.
     pub const INLINE_LEN_MIN: usize = 16;
-    /// Arguments of a request before authentication.
+    /// Upper bound of arguments of a request before authentication.
     pub const UNAUTHENTICATED_MULTIBULK_LEN_MAX: usize = 10;
-    /// Bytes of an argument, and of an inline request, before authentication.
+    /// Upper bound of bytes of an argument, and of an inline request, before authentication.
     pub const UNAUTHENTICATED_BULK_LEN_MAX: usize = 16 * 1024;
 
-    /// True if plain requests need no look at these limits.
+    /// Returns true if plain requests need no check of these limits.
     #[inline]
     pub(super) fn allow_plain_requests(&self) -> bool {
         self.max_multibulk_len >= PLAIN_COUNT_MAX && self.max_bulk_len >= PLAIN_LEN_MAX
@@ -57,7 +57,7 @@ impl Limits {
 }
 
 impl Default for Limits {
-    /// The defaults of Redis 7.2.
+    /// Returns the defaults of Redis 7.2.
     fn default() -> Limits {
         Limits {
             max_bulk_len: 512 * 1024 * 1024,

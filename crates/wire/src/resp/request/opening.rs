@@ -1,41 +1,41 @@
 //! The beginning of a request: the number of arguments, and the command's name.
 //!
-//! Clients repeat themselves. If a request begins with the same bytes as an earlier one, one compare replaces
+//! Clients repeat themselves. If a request begins with the same bytes as an earlier one, one comparison replaces
 //! parsing them.
 
 use super::args::Span;
 use super::limits::PLAIN_COUNT_MAX;
 use super::parser::CRLF_LEN;
 
-/// Bytes that are compared at once.
+/// Number of bytes compared at once.
 const WINDOW_LEN: usize = 16;
 
-/// Openings that are kept.
+/// Number of openings in the table.
 const OPENINGS: usize = 8;
 
-/// Bytes of `*2\r\n` and of `$3\r\n`, and so the place of the name.
+/// Length of `*2\r\n` and of `$3\r\n`, and so the offset of the name.
 const LINE_LEN: usize = 4;
 const NAME_AT: usize = 2 * LINE_LEN;
 
 /// The longest name of a request with an opening.
 const NAME_LEN_MAX: usize = WINDOW_LEN - NAME_AT - CRLF_LEN;
 
-/// The opening of a request that was parsed: `*2\r\n$3\r\nGET\r\n`.
+/// The opening of a parsed request: `*2\r\n$3\r\nGET\r\n`.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Opening {
-    /// Its lines in front of the name.
+    /// The lines before the name.
     lines: u64,
-    /// The name, with zeros behind its CRLF.
+    /// The name and its CRLF, padded with zeros.
     name: u64,
-    /// Which of the bytes behind the lines it covers.
+    /// Mask of the bytes of the name and its CRLF.
     name_mask: u64,
-    /// Of all of it.
+    /// Length of the whole opening.
     len: u32,
     count: u32,
 }
 
 impl Default for Opening {
-    /// One that no request has.
+    /// Returns an opening that no request has.
     fn default() -> Opening {
         Opening { lines: 0, name: 1, name_mask: 0, len: 0, count: 0 }
     }
@@ -44,13 +44,13 @@ impl Default for Opening {
 /// The openings of the latest requests.
 #[derive(Debug, Default)]
 pub(super) struct Openings {
-    /// That of the last request, which is tried first: many clients repeat one command.
+    /// Opening of the last request, which is tried first: many clients repeat one command.
     last: Opening,
     of_classes: [Opening; OPENINGS],
 }
 
 impl Openings {
-    /// The opening that `input` begins with, and what follows it.
+    /// Returns the opening that `input` begins with, and the bytes behind it.
     #[inline(always)]
     pub(super) fn split_from<'a>(&mut self, input: &'a [u8]) -> Option<(&Opening, &'a [u8])> {
         let window = Window::of(input)?;
@@ -64,8 +64,8 @@ impl Openings {
         Some((&self.last, input.get(self.last.len as usize..)?))
     }
 
-    /// Keeps the opening of the request that `input` begins with, whose `count` arguments follow a name of `name_len`
-    /// bytes, unless it is spelled at greater length.
+    /// Stores the opening of the request that `input` begins with, unless it does not fit. The request has `count`
+    /// arguments, and its name has `name_len` bytes at `name_at`.
     pub(super) fn learn(&mut self, input: &[u8], count: usize, name_at: usize, name_len: usize) {
         let is_short = count <= PLAIN_COUNT_MAX && name_len <= NAME_LEN_MAX && name_at == NAME_AT;
         let Some(window) = Window::of(input).filter(|_| is_short) else { return };
@@ -80,7 +80,7 @@ impl Openings {
 /// The beginning of an input.
 #[derive(Clone, Copy)]
 struct Window {
-    /// The lines with the count, and with the length of the name, if both have one digit.
+    /// Lines with the count and with the length of the name, if both have one digit.
     lines: u64,
     name: u64,
 }
@@ -92,8 +92,8 @@ impl Window {
         Some(Window { lines: window as u64, name: (window >> 64) as u64 })
     }
 
-    /// The index of its opening. Commands that clients mix differ in the count or in two letters; with this factor most
-    /// of them differ here.
+    /// Returns the index of its opening. Commands that clients mix differ in the count or in two letters; this
+    /// factor gives most of them different indices.
     #[inline(always)]
     fn class(self) -> usize {
         let letters = (self.name as u16).wrapping_mul(819) >> 13;
@@ -107,13 +107,13 @@ impl Opening {
         window.lines == self.lines && window.name & self.name_mask == self.name
     }
 
-    /// Arguments of a request with this opening, the name included.
+    /// Returns the number of arguments of a request with this opening, the name included.
     #[inline(always)]
     pub(super) fn count(&self) -> u32 {
         self.count
     }
 
-    /// The place of the name in a request that begins at `start`.
+    /// Returns the span of the name in a request that begins at `start`.
     #[inline(always)]
     pub(super) fn name_at(&self, start: usize) -> Span {
         Span::new(start + NAME_AT, self.len as usize - NAME_AT - CRLF_LEN)
@@ -125,7 +125,7 @@ mod tests {
     use super::super::{AuthState, Batch, Limits, Parsed, Parser, Status};
     use super::*;
 
-    /// The requests, what else was found, and if empty ones came before.
+    /// The requests, the result of the parser, and true if empty requests came before.
     type Found = (Vec<Vec<Vec<u8>>>, Parsed, bool);
 
     fn parse_within(input: &[u8], limits: &Limits, batch: &mut Batch) -> Found {
@@ -181,12 +181,12 @@ mod tests {
             for second in REQUESTS {
                 let input = [*first, second, first, second].concat();
                 let together = parse(&input, &mut used);
-                let mut apart: Vec<Vec<Vec<u8>>> = Vec::new();
+                let mut alone: Vec<Vec<Vec<u8>>> = Vec::new();
                 let mut rest = &input[..];
                 let last = loop {
                     let mut batch = Batch::new();
                     let parsed = Parser::new().parse(rest, &Limits::default(), 1, &mut batch);
-                    apart.extend(
+                    alone.extend(
                         batch.iter(rest).map(|args| args.iter().map(<[u8]>::to_vec).collect()),
                     );
                     rest = &rest[parsed.consumed..];
@@ -195,7 +195,7 @@ mod tests {
                     }
                 };
                 let (requests, parsed, _) = together;
-                assert_eq!(requests, apart, "{}", input.escape_ascii());
+                assert_eq!(requests, alone, "{}", input.escape_ascii());
                 if parsed.status != Status::Full {
                     assert_eq!(parsed.status, last, "{}", input.escape_ascii());
                     assert_eq!(parsed.consumed, input.len() - rest.len());

@@ -1,13 +1,13 @@
 //! The incremental parser.
 //!
 //! Invariants:
-//! * An input begins where the last call stopped consuming: with the request that was incomplete.
-//! * The parser remembers how far it understood an incomplete request, so it looks at every byte a bounded number
-//!   of times, even when a request of a million arguments arrives byte by byte. Its spans are kept here and not in
+//! * An input begins with the byte at which the last call stopped consuming: the start of the incomplete request.
+//! * The parser remembers how far it understood an incomplete request, so it examines every byte a bounded number
+//!   of times, even when a request of a million arguments arrives byte by byte. Its spans are stored here and not in
 //!   the batch, which other connections share.
 //! * Memory grows with received arguments, never with a declared count or length.
 //!
-//! Like Redis, it does not check the line feed of a line and the CRLF behind an argument: it skips two bytes there.
+//! Like Redis, the parser does not check the line feed of a line and the CRLF behind an argument: it skips both.
 
 use memchr::memchr;
 
@@ -21,67 +21,64 @@ use crate::number::parse_i64;
 /// Bytes of CRLF.
 pub(super) const CRLF_LEN: usize = 2;
 
-/// Bytes a plain number may have behind its second digit, its carriage return included. Longer ones
-/// take the general way.
+/// Bytes that a plain number may have behind its second digit, carriage return included. Longer ones take the
+/// general path.
 const LONGER_LINE_LEN: usize = 8;
 
-/// Spans hold offsets of 32 bits, so this much of an input is looked at.
+/// Length of the input that is examined: spans have offsets of 32 bits.
 const INPUT_LEN_MAX: usize = u32::MAX as usize;
 
-/// Finds the requests in what a client sends. One for each connection; it holds no memory between
-/// requests.
+/// Finds requests in the input of a client. Each connection has one; it holds no memory between requests.
 #[derive(Debug, Default)]
 pub struct Parser {
     partial: Partial,
 }
 
-/// What is known of the request at the front of the input, whose offsets all count from there.
+/// State of the incomplete request at the front of the input. All offsets are relative to its start.
 #[derive(Debug, Default)]
 struct Partial {
-    /// Its arguments that are complete.
+    /// Its complete arguments.
     spans: Vec<Span>,
-    /// Behind its last complete argument, or behind its count.
+    /// Offset behind its last complete argument, or behind its count.
     at: u32,
-    /// Arguments still to come; 0 as long as its count is unknown.
+    /// Arguments still missing; 0 as long as the count is unknown.
     outstanding: u32,
-    /// Bytes behind `at` already searched for a line end.
+    /// Bytes behind `at` that were searched for a line end.
     searched: u32,
 }
 
-/// What a call of [`Parser::parse`] found, besides the requests.
+/// Result of [`Parser::parse`], in addition to the requests.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Parsed {
-    /// Bytes that belong to the batch's requests. Drop them after executing it, and begin the next
-    /// input with the rest.
+    /// Bytes of the batch's requests. Drop them after executing the batch, and begin the next input with the rest.
     pub consumed: usize,
-    /// Why the parser stopped.
+    /// Reason why the parser stopped.
     pub status: Status,
 }
 
-/// Why the parser stopped.
+/// Reason why the parser stopped.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Status {
     /// All complete requests are in the batch.
     NeedMore {
-        /// How many bytes are missing at least: the rest of an argument, when its length is known.
-        /// 0 if no request has begun. This repeats what the peer claims, so reserve no memory for
-        /// it that cannot be spared.
+        /// Bytes that are missing at least: the rest of an argument, if its length is known; 0 if no request has
+        /// begun. The peer declares this number, so reserve no more memory for it than you can spare.
         hint: usize,
     },
-    /// The batch holds as many requests as were asked for, or is followed by one without arguments; more may
-    /// be there.
+    /// The batch has as many requests as the caller allowed, or a request without arguments follows it. More
+    /// requests may follow.
     Full,
-    /// What follows is not a request. Execute the batch, send the message and close.
+    /// The next bytes are not a request. Execute the batch, send the message and close.
     Error(ProtocolError),
 }
 
-/// How reading one request ended.
+/// Outcome of reading one request.
 enum Outcome {
     /// The request is complete and in the batch.
     Complete {
         end: usize,
     },
-    /// The request is complete, and there was nothing in it to execute.
+    /// The request is complete and has nothing to execute.
     Empty {
         end: usize,
     },
@@ -90,7 +87,7 @@ enum Outcome {
     },
 }
 
-/// How reading one line ended.
+/// Outcome of reading one line.
 enum Line {
     /// The line's terminator is at `end`.
     Complete {
@@ -103,24 +100,24 @@ enum Line {
     TooLong,
 }
 
-/// How reading arguments ended.
+/// Outcome of reading arguments.
 enum Bulks {
     Complete { end: usize },
     Incomplete { at: usize, outstanding: usize, searched: usize, hint: usize },
 }
 
 impl Parser {
-    /// A parser at the start of a request.
+    /// Returns a parser at the start of a request.
     pub fn new() -> Parser {
         Parser::default()
     }
 
-    /// Replaces the contents of `batch` by the complete requests of `input`, at most `max_requests`
-    /// of them. Counts of zero and empty lines are consumed without becoming requests; behind a request they
-    /// end the batch, so that [`Batch::follows_empty`] tells of them.
+    /// Replaces the contents of `batch` by the complete requests of `input`, at most `max_requests` of them. Counts
+    /// of zero and empty lines are consumed without becoming requests. Behind a request they end the batch, and
+    /// [`Batch::follows_empty`] then reports them.
     ///
-    /// `input` begins with the first byte that has not been consumed, and has at least what the
-    /// last call saw. After an error only [`Parser::rewind`] makes sense.
+    /// `input` begins with the first byte that has not been consumed, and is at least as long as the unconsumed
+    /// rest of the last call. After an error, only [`Parser::rewind`] may be called.
     pub fn parse(
         &mut self,
         input: &[u8],
@@ -131,7 +128,7 @@ impl Parser {
         self.parse_within(input, || *limits, max_requests, batch)
     }
 
-    /// Does what [`Parser::parse`] does, and asks for the limits once if all requests are plain, and twice if not.
+    /// Does what [`Parser::parse`] does. It calls `limits` once if all requests are plain, otherwise twice.
     #[inline]
     pub fn parse_within(
         &mut self,
@@ -151,7 +148,7 @@ impl Parser {
         self.parse_further(input, consumed, &limits(), max_requests, batch)
     }
 
-    /// Goes on behind the first `consumed` bytes, whose requests are in the batch.
+    /// Continues behind the first `consumed` bytes, whose requests are in the batch.
     #[inline(never)]
     fn parse_further(
         &mut self,
@@ -191,8 +188,8 @@ impl Parser {
         Parsed { consumed, status }
     }
 
-    /// Where the argument stands that the last input ended in, and its length. `input` is what was not
-    /// consumed of it.
+    /// Returns the offset and the length of the argument in which the last input ended. `input` is the unconsumed
+    /// rest of that input.
     pub fn announced(&self, input: &[u8]) -> Option<(usize, usize)> {
         let at = self.partial.at as usize;
         if self.partial.outstanding == 0 {
@@ -205,19 +202,19 @@ impl Parser {
         (start <= input.len()).then_some((start, len))
     }
 
-    /// Forgets an incomplete request. For a caller that consumed less than [`Parsed::consumed`],
-    /// so that the next input begins at the start of another request.
+    /// Drops an incomplete request. For a caller that consumed less than [`Parsed::consumed`], so that the next
+    /// input begins at the start of another request.
     pub fn rewind(&mut self) {
         self.partial = Partial::default();
     }
 
-    /// Whether the last input ended inside a request.
+    /// Returns true if the last input ended inside a request.
     #[inline]
     pub fn is_inside_request(&self) -> bool {
         self.partial.outstanding > 0 || self.partial.searched > 0
     }
 
-    /// What the parser occupies on the heap, on account of an incomplete request.
+    /// Returns the heap memory of the incomplete request.
     pub fn memory_bytes(&self) -> usize {
         self.partial.spans.capacity() * size_of::<Span>()
     }
@@ -241,7 +238,7 @@ impl Parser {
         }
     }
 
-    /// Reads a request from its `*` on.
+    /// Reads a request that begins with `*`.
     #[inline]
     fn read_multibulk(
         &mut self,
@@ -284,7 +281,7 @@ impl Parser {
         }
     }
 
-    /// Remembers what is known of the request that begins at `start`.
+    /// Saves the state of the incomplete request that begins at `start`.
     #[cold]
     fn keep(
         &mut self,
@@ -304,7 +301,7 @@ impl Parser {
         };
     }
 
-    /// Goes on with the incomplete request at the front of the input.
+    /// Continues with the incomplete request at the front of the input.
     #[cold]
     fn resume(
         &mut self,
@@ -363,14 +360,14 @@ impl Parser {
     }
 }
 
-/// The beginning of the input, as far as spans reach.
+/// Returns the beginning of the input that spans can address.
 #[inline]
 fn window_of(input: &[u8]) -> &[u8] {
     input.get(..INPUT_LEN_MAX).unwrap_or(input)
 }
 
-/// What a window that ends before the input means: the caller drops what is consumed and calls
-/// again, unless not even one request fits.
+/// Returns the status for a window that ends before the input. The caller drops the consumed bytes and calls again,
+/// unless not even one request fits.
 #[cold]
 fn beyond_window(consumed: usize) -> Status {
     match consumed {
@@ -379,7 +376,7 @@ fn beyond_window(consumed: usize) -> Status {
     }
 }
 
-/// Appends the spans of `outstanding` arguments that begin at `at`.
+/// Appends the spans of `outstanding` arguments, which begin at `at`.
 fn read_bulks(
     input: &[u8],
     mut at: usize,
@@ -414,12 +411,12 @@ fn read_bulks(
     Ok(Bulks::Complete { end: at })
 }
 
-/// Reads `marker`, a number in canonical spelling and CRLF at `at`: its value and where the line
-/// ends. `None` sends the caller to the general way, which finds out what is missing or wrong.
+/// Reads `marker`, a canonical number and CRLF at `at`, and returns the value and the offset behind the line. After
+/// `None` the caller takes the general path, which finds out what is missing or wrong.
 #[inline]
 pub(super) fn plain_number(input: &[u8], at: usize, marker: u8) -> Option<(usize, usize)> {
-    // Four bytes are in any complete argument, so this way suffices for all that have a length of
-    // one or two digits, the last one of the input included.
+    // Every complete argument has at least four bytes, so this path suffices for all lengths of one or two digits,
+    // including the last argument of the input.
     let [first, tens, units, last] = *input.get(at..)?.first_chunk::<4>()?;
     if first != marker {
         return None;
@@ -442,8 +439,8 @@ pub(super) fn plain_number(input: &[u8], at: usize, marker: u8) -> Option<(usize
     }
 }
 
-/// Goes on with [`plain_number`] at the third digit. Not inlined, which would slow the callers'
-/// common way down by a third.
+/// Continues [`plain_number`] at the third digit. Not inlined: that would slow down the callers' common path by a
+/// third.
 #[inline(never)]
 fn longer_number(input: &[u8], at: usize, mut value: usize) -> Option<(usize, usize)> {
     let rest = input.get(at..at + LONGER_LINE_LEN)?;
@@ -457,8 +454,8 @@ fn longer_number(input: &[u8], at: usize, mut value: usize) -> Option<(usize, us
     None
 }
 
-/// Finds the end of the line that begins at `start`: `terminator`, and for a carriage return one
-/// byte more. The first `searched` bytes are known to have none.
+/// Finds the end of the line that begins at `start`: `terminator`, and one byte more after a carriage return. The
+/// first `searched` bytes are known to have none.
 #[cold]
 fn read_line(
     input: &[u8],
@@ -468,9 +465,9 @@ fn read_line(
     bounds: &Bounds<'_>,
 ) -> Line {
     let searched = searched as usize;
-    // A number's last line feed is not waited for, so the next line may begin behind the input.
+    // The parser does not wait for a number's last line feed, so the next line may begin behind the input.
     let line = input.get(start..).unwrap_or_default();
-    // One byte more than the limit, for the terminator of a line of just that length.
+    // One byte more than the limit, for the terminator of a line of exactly that length.
     let limit = bounds.line_len_max();
     let len_max = limit.saturating_add(bounds.limits.line_slack).saturating_add(1);
     let line = &line[..line.len().min(len_max)];
@@ -487,16 +484,16 @@ fn read_line(
     }
 }
 
-/// The count of arguments, 0 for the negative ones that Redis ignores.
+/// Parses the number of arguments; 0 for negative ones, which Redis ignores.
 fn parse_count(text: &[u8]) -> Result<usize, ProtocolError> {
     let count = parse_i64(text).ok_or(ProtocolError::InvalidMultibulkLength)?;
     Ok(usize::try_from(count).unwrap_or(0))
 }
 
-/// The length of an argument, from its line with the `$`.
+/// Parses the length of an argument from its line with the `$`.
 fn parse_bulk_len(line: &[u8]) -> Result<usize, ProtocolError> {
     let [b'$', text @ ..] = line else {
-        // An empty line has its carriage return where the `$` should be.
+        // An empty line has its carriage return in place of the `$`.
         let got = line.first().copied().unwrap_or(b'\r');
         return Err(ProtocolError::ExpectedBulk { got });
     };
@@ -521,7 +518,7 @@ impl Bounds<'_> {
         }
     }
 
-    /// Most arguments, and most bytes of an argument or a line, for those who have to authenticate.
+    /// Returns the limits on arguments, and on bytes of an argument or a line, that authentication lifts.
     fn of_auth(auth: AuthState) -> (usize, usize) {
         match auth {
             AuthState::Granted => (usize::MAX, usize::MAX),

@@ -2,19 +2,19 @@
 
 use super::args::Args;
 
-/// Arguments of a call, of which at least `MIN` are there. There is no indexing: what may be missing is an
+/// Arguments of a call, at least `MIN` of them. There is no indexing: an argument that may be missing is an
 /// `Option`.
 #[derive(Clone, Copy, Debug)]
 pub struct Rest<'a, const MIN: usize = 0>(Args<'a>);
 
 impl<'a> Rest<'a> {
-    /// All of `args`.
+    /// Returns all of `args`.
     #[inline]
     pub fn new(args: Args<'a>) -> Rest<'a> {
         Rest(args)
     }
 
-    /// The same, if there are at least `MIN`.
+    /// Returns the arguments if there are at least `MIN`.
     #[inline]
     pub fn with_at_least<const MIN: usize>(self) -> Option<Rest<'a, MIN>> {
         (self.len() >= MIN).then_some(Rest(self.0))
@@ -22,74 +22,74 @@ impl<'a> Rest<'a> {
 }
 
 impl<'a, const MIN: usize> Rest<'a, MIN> {
-    /// For what takes a whole call.
+    /// Returns the arguments, for functions that take a whole call.
     #[inline]
     pub fn as_args(self) -> Args<'a> {
         self.0
     }
 
-    /// How many there are.
+    /// Returns the number of arguments.
     #[inline]
     pub fn len(&self) -> usize {
         self.0.len()
     }
 
-    /// Whether there are none.
+    /// Returns true if there are none.
     #[inline]
     pub fn is_empty(&self) -> bool {
         self.0.is_empty()
     }
 
-    /// The argument at `index`, or `None` behind the last one.
+    /// Returns the argument at `index`, or `None` behind the last one.
     #[inline]
     pub fn get(&self, index: usize) -> Option<&'a [u8]> {
         self.0.get(index)
     }
 
-    /// All of them in order.
+    /// Returns all of them in order.
     #[inline]
     pub fn iter(self) -> impl DoubleEndedIterator<Item = &'a [u8]> + ExactSizeIterator + Clone {
         self.0.iter()
     }
 
-    /// Those from `index` on; none if there are fewer.
+    /// Returns those from `index` on; empty if there are fewer.
     #[inline]
     pub fn from(self, index: usize) -> Rest<'a> {
         Rest(self.0.from(index))
     }
 
-    /// The same, without the promise that there are any.
+    /// Drops the guarantee of a minimal number.
     #[inline]
     pub fn any(self) -> Rest<'a> {
         Rest(self.0)
     }
 
-    /// The arguments, if there are exactly `N`.
+    /// Returns the arguments, if there are exactly `N`.
     #[inline]
     pub fn exactly<const N: usize>(self) -> Option<[&'a [u8]; N]> {
         self.split_first::<N>().and_then(|(first, rest)| rest.is_empty().then_some(first))
     }
 
-    /// The first `N` and those behind them, if there are so many.
+    /// Returns the first `N` and those behind them, if there are so many.
     #[inline]
     pub fn split_first<const N: usize>(self) -> Option<([&'a [u8]; N], Rest<'a>)> {
         self.0.split_first_chunk().map(|(first, rest)| (first, Rest(rest)))
     }
 
-    /// The first `count` and those behind them, if there are so many.
+    /// Returns the first `count` and those behind them, if there are so many.
     #[inline]
     pub fn split_at(self, count: usize) -> Option<(Rest<'a>, Rest<'a>)> {
         self.0.split_at_checked(count).map(|(left, right)| (Rest(left), Rest(right)))
     }
 
-    /// The last one and those before it, if there is one.
+    /// Returns the last one and those before it, if there is one.
     #[inline]
     pub fn split_last(self) -> Option<(Rest<'a>, &'a [u8])> {
         let (before, last) = self.split_at(self.len().checked_sub(1)?)?;
         Some((before, last.get(0)?))
     }
 
-    /// All of them in groups of `N`, if nothing is left over.
+    /// Returns all of them in groups of `N`, if nothing is left over.
     #[inline]
     pub fn groups<const N: usize>(
         self,

@@ -1,4 +1,4 @@
-//! What users there are, and what they may do.
+//! Reports users and their rights.
 
 use tierce_wire::resp::Rest;
 
@@ -10,7 +10,7 @@ use crate::pipeline::{Context, Done};
 use crate::random;
 use crate::reply::Reply;
 
-/// Bits of a password that GENPASS makes, if it is not told how many, and at most.
+/// Default and maximum bits of a password of GENPASS.
 const PASSWORD_BITS: i64 = 256;
 const PASSWORD_BITS_MAX: i64 = 4096;
 
@@ -47,7 +47,7 @@ pub(super) fn dry_run(
         })?;
     let call = call.as_args();
     let command = crate::pipeline::resolve(ctx.kernel, call).map_err(|refused| {
-        // A command that is known was refused for its number of arguments.
+        // A known command has a wrong number of arguments.
         match refused.command {
             Some(_) => refused.error,
             None => CommandError::text(format!("ERR Command '{}' not found", text(call.at(0)))),
@@ -105,7 +105,7 @@ pub(super) fn get_user(ctx: &mut Context<'_, '_>, [username]: [&[u8]; 1]) -> Don
     Ok(())
 }
 
-/// The three fields of a selector.
+/// Replies with the three fields of a selector.
 fn describe(reply: &mut Reply<'_>, selector: &Selector) {
     for (name, text) in [
         ("commands", selector.describe_commands()),

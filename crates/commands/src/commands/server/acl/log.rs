@@ -8,7 +8,7 @@ use crate::error::CommandError;
 use crate::pipeline::{Context, Done};
 use crate::reply::Reply;
 
-/// Entries that are shown when it is not said how many.
+/// Default number of entries shown.
 const SHOWN_DEFAULT: usize = 10;
 
 pub(super) fn log(ctx: &mut Context<'_, '_>, options: Rest<'_>) -> Done {

@@ -1,4 +1,4 @@
-//! ACL: users and what they may do.
+//! ACL: users and their rights.
 
 mod inspect;
 mod log;
@@ -37,7 +37,7 @@ pub(super) static COMMANDS: &[Defined] = &[Defined::container(
                 "#,
             ),
         sub("deluser", OPERATOR, many!(sub users::delete))
-            .locks(Scope::Apart)
+            .locks(Scope::Unlocked)
             .tips(TO_ALL_NODES)
             .since("6.0.0", "O(1) amortized time considering the typical user.")
             .doc("username [username ...]", "Deletes users, and closes their connections.")
@@ -120,7 +120,7 @@ pub(super) static COMMANDS: &[Defined] = &[Defined::container(
                 "#,
             ),
         sub("load", OPERATOR, no_arguments!(sub users::load))
-            .locks(Scope::Apart)
+            .locks(Scope::Unlocked)
             .since("6.0.0", "O(N). Where N is the number of configured users.")
             .doc("", "Replaces all users by those of the ACL file.")
             .example(
@@ -141,7 +141,7 @@ pub(super) static COMMANDS: &[Defined] = &[Defined::container(
                 "#,
             ),
         sub("save", OPERATOR, no_arguments!(sub users::save))
-            .locks(Scope::Apart)
+            .locks(Scope::Unlocked)
             .tips(TO_ALL_NODES)
             .since("6.0.0", "O(N). Where N is the number of configured users.")
             .doc("", "Writes all users into the ACL file.")
@@ -152,7 +152,7 @@ pub(super) static COMMANDS: &[Defined] = &[Defined::container(
                 "#,
             ),
         sub("setuser", OPERATOR, at_least!(sub users::set))
-            .locks(Scope::Apart)
+            .locks(Scope::Unlocked)
             .tips(TO_ALL_NODES)
             .since("6.0.0", "O(N). Where N is the number of rules provided.")
             .doc("username [rule [rule ...]]", "Makes or changes a user by rules, all or none.")

@@ -6,7 +6,7 @@ use crate::acl::{self, RulesError, User};
 use crate::error::CommandError;
 use crate::pipeline::{Context, Done};
 
-/// The reply to LOAD and SAVE of a server without an ACL file.
+/// Reply to LOAD and SAVE on a server without an ACL file.
 const NO_FILE: CommandError = CommandError::new(
     "ERR This Redis instance is not configured to use an ACL file. You may want to specify users via the ACL \
      SETUSER command and then issue a CONFIG REWRITE (assuming you have a Redis configuration file set) in order to \

@@ -1,4 +1,4 @@
-//! The section of the log in a bucket. Without one it is empty.
+//! Section about the log in a bucket. Without one it is empty.
 
 use super::facts::Facts;
 use super::field::{Field, is, maybe};
@@ -9,7 +9,7 @@ use crate::bucket::Figures;
 pub(super) const BUCKET: &[Field] = &[
     is("bucket_enabled", |f| f.kernel.bucket.is_on().into(), "1 with the directive `bucket`.")
         .gauge("tierce_bucket_enabled"),
-    maybe("bucket_url", |f| of(f, |figures| figures.url.clone().into()), "Where the log is kept."),
+    maybe("bucket_url", |f| of(f, |figures| figures.url.clone().into()), "Location of the log."),
     maybe("bucket_state", |f| of(f, |figures| figures.state.name().into()),
         "`following`; `base` until a first snapshot is there; `away` while the store does not answer; `deposed` when \
          another server has claimed the log; `follower` on a server that applies what the owner writes."),
@@ -20,17 +20,17 @@ pub(super) const BUCKET: &[Field] = &[
         .gauge("tierce_bucket_takeover"),
     maybe("bucket_lease_seconds", |f| of_some(f, |figures| {
         figures.takeover.then(|| Value::Real(figures.lease_ms as f64 / 1000.0, 3))
-    }), "How long the lease is that each object of the log brings, with `bucket-takeover yes`.")
+    }), "Duration of the lease that each object of the log brings, with `bucket-takeover yes`.")
         .gauge("tierce_bucket_lease_seconds"),
     maybe("bucket_lease_left_seconds", |f| {
         let clock = f.kernel.bucket.lease.clock()?;
         Some(Value::Real(clock.left().as_secs_f64(), 3))
-    }, "What is left of this server's lease. At 0, replies wait.")
+    }, "Remaining time of this server's lease. At 0, replies wait.")
         .gauge("tierce_bucket_lease_left_seconds"),
     maybe("bucket_renewals", |f| of(f, |figures| figures.renewals.into()),
         "Objects since the start that only renew the lease.")
         .counter("tierce_bucket_renewals_total"),
-    maybe("bucket_epoch", |f| of(f, |figures| figures.epoch.into()), "How often the log was claimed.")
+    maybe("bucket_epoch", |f| of(f, |figures| figures.epoch.into()), "Number of claims of the log.")
         .gauge("tierce_bucket_epoch"),
     maybe("bucket_last_object", |f| of(f, |figures| figures.number.into()), "Number of the last object of the log.")
         .counter("tierce_bucket_objects_total"),
@@ -74,7 +74,7 @@ pub(super) const BUCKET: &[Field] = &[
         .gauge("tierce_bucket_dollars_a_month"),
     maybe("bucket_last_error", |f| of_some(f, |figures| {
         (!figures.last_error.is_empty()).then(|| figures.last_error.clone().into())
-    }), "What has failed last."),
+    }), "The last failure."),
     maybe("bucket_last_error_time", |f| of_some(f, |figures| {
         (!figures.last_error.is_empty()).then(|| (figures.last_error_ms / 1000).into())
     }), "Unix time of that.")

@@ -1,4 +1,4 @@
-//! Connections, and what was counted since the start or `CONFIG RESETSTAT`.
+//! Connections, and counters since the start or `CONFIG RESETSTAT`.
 
 use super::facts::Facts;
 use super::field::{Field, always, is, maybe};
@@ -86,7 +86,7 @@ pub(super) const CLIENTS: &[Field] = &[
     maybe(
         "paused_actions",
         |f| paused(f).map(|(mode, _)| mode.into()),
-        "What is paused: `all` or `write`.",
+        "Paused commands: `all` or `write`.",
     ),
     maybe(
         "paused_timeout_milliseconds",
@@ -335,8 +335,8 @@ pub(super) const STATS: &[Field] = &[
         .gauge("redis_defrag_key_hits"),
     always("active_defrag_key_misses", "0", "Nothing is defragmented.")
         .gauge("redis_defrag_key_misses"),
-    always("total_active_defrag_time", "0", "The same."),
-    always("current_active_defrag_time", "0", "The same."),
+    always("total_active_defrag_time", "0", "Nothing is defragmented."),
+    always("current_active_defrag_time", "0", "Nothing is defragmented."),
     is(
         "tracking_total_keys",
         |f| f.kernel.keyspace.cached_keys().0.into(),
@@ -390,7 +390,7 @@ pub(super) const STATS: &[Field] = &[
         "0",
         "A connection has no buffer for replies: a worker builds all of them in one.",
     ),
-    always("reply_buffer_expands", "0", "The same."),
+    always("reply_buffer_expands", "0", "A connection has no buffer for replies."),
     is(
         "client_query_buffer_limit_disconnections",
         |f| f.count(Stat::QueryLimitDisconnections),

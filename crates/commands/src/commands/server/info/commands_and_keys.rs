@@ -18,7 +18,7 @@ pub(super) const COMMAND_STATS: &[Field] = &[each("cmdstat_", command_stats,
 
 #[rustfmt::skip]
 pub(super) const ERROR_STATS: &[Field] = &[each("errorstat_", error_stats,
-        "How often the error with this first word was replied.")
+        "Number of error replies with this first word.")
     .columns(&["err"], &[counter("count", "redis_errors_total", "Replies that were errors, by their first word.")])];
 
 pub(super) const LATENCY_STATS: &[Field] = &[each(
@@ -36,7 +36,7 @@ pub(super) const KEYSPACE: &[Field] = &[each("db", databases,
         gauge("avg_ttl", "redis_db_avg_ttl_seconds", "Seconds until their deadlines on average."),
     ])];
 
-/// Commands that were called.
+/// Returns the commands with calls.
 pub(super) fn called<'f>(facts: &'f Facts<'_>) -> impl Iterator<Item = (CommandId, &'f str)> {
     let is_called = |(id, _): &(CommandId, &str)| facts.totals.command(*id).calls > 0;
     facts.kernel.commands.counted().filter(is_called)

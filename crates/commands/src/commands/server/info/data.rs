@@ -15,19 +15,19 @@ use crate::scripting::Libraries;
 pub(super) const MEMORY: &[Field] = &[
     is("used_memory", |f| f.memory().used().into(), "Bytes that the server accounts for.")
         .gauge("redis_memory_used_bytes"),
-    is("used_memory_human", |f| human(f.memory().used()).into(), "The same for people."),
+    is("used_memory_human", |f| human(f.memory().used()).into(), "The value above in a readable unit."),
     is("used_memory_rss", |f| f.memory().resident.into(),
         "Bytes that are resident, by the system's count.")
         .gauge("redis_memory_used_rss_bytes"),
-    is("used_memory_rss_human", |f| human(f.memory().resident).into(), "The same for people."),
+    is("used_memory_rss_human", |f| human(f.memory().resident).into(), "The value above in a readable unit."),
     is("used_memory_peak", |f| f.memory().peak.into(),
         "The highest `used_memory` seen by INFO or the server's cron.")
         .gauge("redis_memory_used_peak_bytes"),
-    is("used_memory_peak_human", |f| human(f.memory().peak).into(), "The same for people."),
+    is("used_memory_peak_human", |f| human(f.memory().peak).into(), "The value above in a readable unit."),
     is("used_memory_peak_perc", |f| percent(f.memory().used(), f.memory().peak),
         "`used_memory` of it."),
     is("used_memory_overhead", |f| f.memory().overhead().into(),
-        "What is not data: the program, the index, connections, messages, tracking.")
+        "Memory for everything except data: the program, the index, connections, messages, tracking.")
         .gauge("redis_memory_used_overhead_bytes"),
     is("used_memory_startup", |f| f.memory().startup.into(),
         "Resident before there was data.")
@@ -45,11 +45,11 @@ pub(super) const MEMORY: &[Field] = &[
         .gauge("redis_allocator_resident_bytes"),
     is("total_system_memory", |f| f.memory().total_system.into(), "Memory of the machine.")
         .gauge("redis_total_system_memory_bytes"),
-    is("total_system_memory_human", |f| human(f.memory().total_system).into(), "The same for people."),
+    is("total_system_memory_human", |f| human(f.memory().total_system).into(), "The value above in a readable unit."),
     is("used_memory_lua", |f| machines(f).into(),
         "Bytes of the machines that run scripts and functions, one in each thread that has run some.")
         .gauge("redis_memory_used_lua_bytes"),
-    is("used_memory_lua_human", |f| human(machines(f)).into(), "The same for people."),
+    is("used_memory_lua_human", |f| human(machines(f)).into(), "The value above in a readable unit."),
     is("used_memory_vm_eval", |f| machines(f).into(), "As `used_memory_lua`.")
         .gauge("redis_memory_used_vm_eval_bytes"),
     is("used_memory_scripts_eval", |f| f.kernel.scripts.memory_bytes().into(),
@@ -66,17 +66,17 @@ pub(super) const MEMORY: &[Field] = &[
         .gauge("redis_memory_used_vm_functions_bytes"),
     is("used_memory_vm_total", |f| machines(f).into(), "As `used_memory_vm_eval`.")
         .gauge("redis_memory_used_vm_total_bytes"),
-    is("used_memory_vm_total_human", |f| human(machines(f)).into(), "The same for people."),
+    is("used_memory_vm_total_human", |f| human(machines(f)).into(), "The value above in a readable unit."),
     is("used_memory_functions", |f| libraries(f).memory_bytes(f.kernel).into(),
         "Bytes of the libraries and their functions, without machines.")
         .gauge("redis_memory_used_functions_bytes"),
     is("used_memory_scripts", |f| scripts_and_functions(f).into(),
         "Bytes of scripts, those with names among them, and functions, without machines.")
         .gauge("redis_memory_used_scripts_bytes"),
-    is("used_memory_scripts_human", |f| human(scripts_and_functions(f)).into(), "The same for people."),
+    is("used_memory_scripts_human", |f| human(scripts_and_functions(f)).into(), "The value above in a readable unit."),
     is("maxmemory", |f| f.memory().limit.into(), "The directive; 0 is no limit.")
         .gauge("redis_memory_max_bytes"),
-    is("maxmemory_human", |f| human(f.memory().limit).into(), "The same for people."),
+    is("maxmemory_human", |f| human(f.memory().limit).into(), "The value above in a readable unit."),
     is("maxmemory_policy", |f| f.settings().word(const { DirectiveId::of("maxmemory-policy") }).into(),
         "The directive."),
     is("spilled_keys", |f| f.kernel.keyspace.spill_stats().keys.into(),
@@ -98,7 +98,7 @@ pub(super) const MEMORY: &[Field] = &[
         "Values that were read back while a lock was held.")
         .counter("tierce_spilled_reads_late_total"),
     is("spilled_reads_driver", |f| f.kernel.spill.driver().map_or("none", |driver| driver.name()).into(),
-        "How values are read back."),
+        "Driver that reads values back."),
     is("allocator_frag_ratio", |f| Value::Real(f.memory().fragmentation(), 2),
         "As `mem_fragmentation_ratio`.")
         .gauge("redis_allocator_frag_ratio"),
@@ -123,11 +123,11 @@ pub(super) const MEMORY: &[Field] = &[
         "Memory that eviction cannot free.")
         .gauge("redis_mem_not_counted_for_eviction_bytes"),
     is("mem_replication_backlog", |f| f.kernel.primary.backlog.memory_bytes().into(),
-        "What is kept of the stream for replicas.")
+        "Stream kept for replicas.")
         .gauge("tierce_mem_replication_backlog_bytes"),
     is("mem_total_replication_buffers",
         |f| (f.kernel.primary.backlog.memory_bytes() + f.kernel.feed.waiting_bytes()).into(),
-        "What is kept of the stream for replicas, with changes that are not in the stream yet.")
+        "Stream kept for replicas, with changes that are not in the stream yet.")
         .gauge("redis_mem_total_replication_buffers_bytes"),
     always("mem_clients_slaves", "0", "Replicas have no buffers of their own.")
         .gauge("redis_mem_clients_slaves"),
@@ -137,7 +137,7 @@ pub(super) const MEMORY: &[Field] = &[
         "Names that are subscribed to, and messages on their way.")
         .gauge("tierce_mem_clients_messages_bytes"),
     is("mem_tracking_keys", |f| f.memory().tracking.into(),
-        "What is known of the keys that clients may have cached.")
+        "Memory for tracking keys that clients may have cached.")
         .gauge("tierce_mem_tracking_keys_bytes"),
     always("mem_cluster_links", "0", "There is no cluster."),
     always("mem_aof_buffer", "0", "Records are written into a file that is mapped into memory."),
@@ -157,7 +157,7 @@ pub(super) const MEMORY: &[Field] = &[
 
 #[rustfmt::skip]
 pub(super) const PERSISTENCE: &[Field] = &[
-    is("loading", |f| f.kernel.loading.is_on().into(), "Whether data are being loaded.")
+    is("loading", |f| f.kernel.loading.is_on().into(), "1 while data are loaded.")
         .gauge("redis_loading_dump_file"),
     always("async_loading", "0", "A replica loads a full copy with all shards locked."),
     maybe("loading_start_time", |f| Some((f.kernel.loading.report()?.begun_ms / 1000).into()),
@@ -169,7 +169,7 @@ pub(super) const PERSISTENCE: &[Field] = &[
         "Those that are loaded.")
         .gauge("tierce_loading_loaded_bytes"),
     maybe("loading_loaded_perc", |f| Some(Value::Real(f.kernel.loading.report()?.percent(), 2)),
-        "The same in percent."),
+        "The share above in percent."),
     maybe("loading_eta_seconds", |f| Some(f.kernel.loading.report()?.eta_seconds.unwrap_or(1).into()),
         "When it is over, in seconds from now, if it goes on as fast; 1 before anything was loaded."),
     is("current_cow_peak", |f| snapshot(f).0.into(),
@@ -191,13 +191,13 @@ pub(super) const PERSISTENCE: &[Field] = &[
         "Changes since the last snapshot.")
         .gauge("redis_rdb_changes_since_last_save"),
     is("rdb_bgsave_in_progress", |f| (background(f).is_some()).into(),
-        "Whether a snapshot is being written.")
+        "1 while a snapshot is written.")
         .gauge("redis_rdb_bgsave_in_progress"),
     is("rdb_last_save_time", |f| f.kernel.persistence.report().last_save_unix_seconds.into(),
         "When the last snapshot was complete, in seconds since 1970.")
         .gauge("redis_rdb_last_save_timestamp_seconds"),
     is("rdb_last_bgsave_status", |f| Value::ok(f.kernel.persistence.report().is_last_ok),
-        "How the last snapshot ended.")
+        "Result of the last snapshot.")
         .gauge("redis_rdb_last_bgsave_status"),
     is("rdb_last_bgsave_time_sec", |f| f.kernel.persistence.report().last_seconds.map_or(-1, |time| time as i64).into(),
         "Seconds that the last snapshot took; -1 if there was none.")
@@ -216,10 +216,10 @@ pub(super) const PERSISTENCE: &[Field] = &[
     is("rdb_last_load_keys_loaded", |f| f.kernel.persistence.report().loaded.keys.into(),
         "Its other keys."),
     is("aof_enabled", |f| (f.log().is_some()).into(),
-        "Whether there is a log of writes.")
+        "1 if there is a log of writes.")
         .gauge("redis_aof_enabled"),
     is("aof_rewrite_in_progress", |f| (f.compaction().running.is_some() || is_coming(f)).into(),
-        "Whether the log is being compacted or created.")
+        "1 while the log is compacted or created.")
         .gauge("redis_aof_rewrite_in_progress"),
     always("aof_rewrite_scheduled", "0", "A compaction begins at once when requested.")
         .gauge("redis_aof_rewrite_scheduled"),
@@ -230,7 +230,7 @@ pub(super) const PERSISTENCE: &[Field] = &[
         "Seconds that the compaction underway has taken, or -1.")
         .gauge("redis_aof_current_rewrite_duration_sec"),
     is("aof_last_bgrewrite_status", |f| status(f.compaction().failures_in_a_row > 0),
-        "How the last compaction ended.")
+        "Result of the last compaction.")
         .gauge("redis_aof_last_bgrewrite_status"),
     is("aof_rewrites_consecutive_failures", |f| f.compaction().failures_in_a_row.into(),
         "Compactions that have failed since the last success.")
@@ -260,17 +260,17 @@ pub(super) const PERSISTENCE: &[Field] = &[
         "Always 0: records are written into a file mapped into memory.")
         .gauge("redis_aof_buffer_length"),
     maybe("aof_pending_bio_fsync", |f| f.log().map(|log| (log.durable < log.appended).into()),
-        "Whether some of the log has yet to reach the device.")
+        "1 if some of the log has not reached the device yet.")
         .gauge("redis_aof_pending_bio_fsync"),
     maybe("aof_delayed_fsync", |f| f.log().map(|_| f.kernel.durability.delays().into()),
-        "How often writes had to wait for a slow sync.")
+        "Number of times that writes waited for a slow sync.")
         .gauge("redis_aof_delayed_fsync"),
     maybe("log_records", |f| Some(f.log()?.appended.into()), "The end position of the log.")
         .counter("tierce_log_records_total"),
     maybe("log_records_durable", |f| Some(f.log()?.durable.into()),
         "The position up to which the log is on the device.")
         .counter("tierce_log_records_durable_total"),
-    maybe("log_syncs", |f| Some(f.log()?.syncs.into()), "How often the log was synced.")
+    maybe("log_syncs", |f| Some(f.log()?.syncs.into()), "Number of syncs of the log.")
         .counter("tierce_log_syncs_total"),
     maybe("log_compaction_bytes_written", |f| f.log().map(|_| f.compaction().bytes_written.into()),
         "Bytes that compactions wrote.")
@@ -298,13 +298,14 @@ fn percent(part: usize, whole: usize) -> Value {
     Value::Percent(part as f64 * 100.0 / whole.max(1) as f64)
 }
 
-/// Bytes of the files with spilled values, and those still needed.
+/// Returns the bytes of the files with spilled values, and the bytes still needed.
 fn cold(facts: &Facts<'_>) -> Option<(u64, u64)> {
     let figures = facts.kernel.keyspace.cold_store()?.figures();
     Some((figures.bytes, figures.live_bytes))
 }
 
-/// What Redis says of the copies that a fork makes are here those of the snapshot: most, and now.
+/// Returns peak and current memory of a snapshot, in place of the copy-on-write memory of a fork in
+/// Redis.
 fn snapshot(facts: &Facts<'_>) -> (u64, u64) {
     let memory = facts.kernel.keyspace.snapshot_memory().unwrap_or_default();
     (memory.peak, memory.now)
@@ -315,13 +316,13 @@ fn progress(facts: &Facts<'_>) -> (u64, u64) {
     running.map_or((0, 0), |save| (save.keys, save.keys_total))
 }
 
-/// For how many seconds a snapshot in the background has been underway.
+/// Returns the elapsed seconds of a snapshot in the background.
 fn background(facts: &Facts<'_>) -> Option<i64> {
     let running = facts.kernel.persistence.report().running;
     running.filter(|save| save.is_background).map(|save| save.elapsed.as_secs() as i64)
 }
 
-/// A log that is about to be begun counts as underway.
+/// Returns true if a log is about to start, which counts as a rewrite.
 fn is_coming(facts: &Facts<'_>) -> bool {
     let is_wanted = facts.kernel.durability.is_wanted();
     is_wanted && (facts.log().is_none() || facts.compaction().is_incomplete)

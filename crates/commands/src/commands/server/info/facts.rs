@@ -43,7 +43,7 @@ impl<'a> Facts<'a> {
         }
     }
 
-    /// The figures of a replica.
+    /// Returns the state as a replica.
     pub(super) fn following(&self) -> Option<&Following> {
         self.following.as_ref()
     }
@@ -72,7 +72,7 @@ impl<'a> Facts<'a> {
         self.cpu_of_main.get_or_init(process::cpu_times_of_main_thread)
     }
 
-    /// The log of writes, if there is one.
+    /// Returns the figures of the log, if there is one.
     pub(super) fn log(&self) -> Option<&WalFigures> {
         let figures =
             || self.kernel.durability.durable_log().map(|durable_log| durable_log.figures());
@@ -83,7 +83,7 @@ impl<'a> Facts<'a> {
         self.compaction.get_or_init(|| self.kernel.durability.compaction_figures())
     }
 
-    /// Commands, bytes received and bytes sent in a second.
+    /// Returns commands, received bytes and sent bytes per second.
     pub(super) fn rates(&self) -> [f64; 3] {
         *self.rates.get_or_init(|| {
             let running = self.kernel.running_totals();

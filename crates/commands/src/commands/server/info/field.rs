@@ -1,13 +1,13 @@
-//! The registry of statistics, as rows of a table: INFO, metrics and MEMORY STATS read the same rows.
+//! Registry of statistics, as rows of a table: INFO, metrics and MEMORY STATS read the same rows.
 //!
-//! A row states where its value comes from. A field that this server cannot fill truthfully has no row.
-//! A constant that is true has one, because programs read it.
+//! A row states the source of its value. A field that this server cannot fill truthfully has no row. A true constant
+//! has a row, because programs read it.
 
 use super::facts::Facts;
 use super::value::Value;
 use crate::metrics::Kind;
 
-/// A field: its name, where its value comes from, what it says, and the metrics that it becomes.
+/// A field: its name, the source of its value, its description, and its metrics.
 pub(in crate::commands::server) struct Field {
     pub(in crate::commands::server) name: &'static str,
     pub(super) source: Source,
@@ -18,17 +18,17 @@ pub(in crate::commands::server) struct Field {
 pub(super) enum Source {
     /// Looked up each time.
     Is(fn(&Facts<'_>) -> Value),
-    /// The same; without a value the field is left out.
+    /// Looked up each time; without a value the field is left out.
     Maybe(fn(&Facts<'_>) -> Option<Value>),
-    /// Always so.
+    /// A constant.
     Always(&'static str),
     /// Any number of fields, whose names begin with this one.
     Each(fn(&Facts<'_>) -> Vec<Row>),
 }
 
-/// What metrics make of a field.
+/// Metrics of a field.
 pub(super) enum Metrics {
-    /// It is no number, or another field says the same.
+    /// None, because it is no number, or duplicates another field.
     None,
     /// One with this name.
     One(Kind, &'static str),
@@ -36,7 +36,7 @@ pub(super) enum Metrics {
     Columns(&'static [&'static str], &'static [Column]),
 }
 
-/// A column of the rows as a metric.
+/// A metric column of the rows.
 pub(super) struct Column {
     pub(super) key: &'static str,
     pub(super) kind: Kind,
@@ -54,9 +54,9 @@ pub(super) const fn gauge(key: &'static str, name: &'static str, about: &'static
 
 /// One of the fields of a [`Source::Each`].
 pub(super) struct Row {
-    /// Its name in INFO.
+    /// Name in INFO.
     pub(super) name: String,
-    /// What its metrics have for the labels of their columns.
+    /// Values of the labels of its metrics.
     pub(super) labels: Vec<String>,
     pub(super) columns: Vec<(String, Value)>,
 }
@@ -71,7 +71,7 @@ impl Row {
         Self { name, labels, columns }
     }
 
-    /// `calls=1,usec=2`.
+    /// Formats as `calls=1,usec=2`.
     fn text(&self) -> String {
         let columns = self.columns.iter().map(|(key, value)| format!("{key}={value}"));
         columns.collect::<Vec<_>>().join(",")
@@ -111,17 +111,17 @@ pub(super) const fn each(
 }
 
 impl Field {
-    /// The metric of a number that grows until the server ends, or `CONFIG RESETSTAT`.
+    /// Adds the metric of a number that grows until the server ends, or `CONFIG RESETSTAT`.
     pub(super) const fn counter(self, name: &'static str) -> Self {
         Self { metrics: Metrics::One(Kind::Counter, name), ..self }
     }
 
-    /// The metric of a number that goes up and down.
+    /// Adds the metric of a number that goes up and down.
     pub(super) const fn gauge(self, name: &'static str) -> Self {
         Self { metrics: Metrics::One(Kind::Gauge, name), ..self }
     }
 
-    /// The metrics of columns of its rows, with the names of their labels.
+    /// Adds the metrics of columns of its rows, with the names of their labels.
     pub(super) const fn columns(
         self,
         labels: &'static [&'static str],
@@ -130,7 +130,7 @@ impl Field {
         Self { metrics: Metrics::Columns(labels, columns), ..self }
     }
 
-    /// Its value, of a field that has one.
+    /// Returns the value, if the field has one.
     pub(super) fn value(&self, facts: &Facts<'_>) -> Option<Value> {
         match self.source {
             Source::Is(value) => Some(value(facts)),
@@ -140,7 +140,7 @@ impl Field {
         }
     }
 
-    /// Its rows, of a field that has some.
+    /// Returns the rows, if the field has some.
     pub(super) fn rows(&self, facts: &Facts<'_>) -> Vec<Row> {
         match self.source {
             Source::Each(rows) => rows(facts),
@@ -148,7 +148,7 @@ impl Field {
         }
     }
 
-    /// Its lines in INFO: names with values.
+    /// Returns the lines in INFO: names with values.
     pub(super) fn lines(&self, facts: &Facts<'_>) -> Vec<(String, String)> {
         match self.source {
             Source::Always(text) => vec![(self.name.to_owned(), text.to_owned())],

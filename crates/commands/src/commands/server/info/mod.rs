@@ -26,7 +26,7 @@ pub(super) static COMMANDS: &[Defined] = &[Defined::new("info", Group::Server, m
     .tips(&["nondeterministic_output", "request_policy:all_shards", "response_policy:special"])
     .flags(Flags::LOADING.with(Flags::STALE))
     .categories(&["dangerous"])
-    .locks(Scope::Apart)
+    .locks(Scope::Unlocked)
     .since("1.0.0", "O(1)")
     .doc("[section [section ...]]", "Returns information and statistics about the server.")
     .example(
@@ -40,7 +40,7 @@ pub(super) static COMMANDS: &[Defined] = &[Defined::new("info", Group::Server, m
         "#,
     )];
 
-/// A section: its name, its title, whether it is shown unasked, and its fields.
+/// A section: its name, its title, its fields, and if it is shown by default.
 struct Section {
     name: &'static str,
     title: &'static str,
@@ -73,12 +73,12 @@ static SECTIONS: &[Section] = &[
     shown("keyspace", "Keyspace", commands_and_keys::KEYSPACE),
 ];
 
-/// All figures, those that INFO does not list included.
+/// Returns all figures, including those that INFO does not list.
 pub(super) fn all_fields() -> impl Iterator<Item = &'static Field> {
     SECTIONS.iter().flat_map(|section| section.fields).chain(only_metrics::ONLY_METRICS)
 }
 
-/// The value of a figure by its name.
+/// Returns the value of a figure by its name.
 pub(super) fn value(facts: &Facts<'_>, name: &str) -> Option<Value> {
     all_fields().find(|field| field.name == name)?.value(facts)
 }

@@ -1,4 +1,4 @@
-//! Statistics that INFO does not list, and how all statistics become metrics.
+//! Statistics that INFO does not list, and the conversion of all statistics to metrics.
 
 use super::commands_and_keys::called;
 use super::facts::Facts;
@@ -10,7 +10,7 @@ use crate::kernel::Kernel;
 use crate::metrics::{Durations, Family, Labels, Samples};
 use crate::stats::{percentile, upper_bound_nanos};
 
-/// What tells servers apart: fields of INFO.
+/// Fields of INFO that identify a server.
 const INSTANCE: [&str; 10] = [
     "maxmemory_policy",
     "os",
@@ -24,7 +24,7 @@ const INSTANCE: [&str; 10] = [
     "tierce_version",
 ];
 
-/// Whom a replica follows.
+/// Fields of INFO that identify the primary of a replica.
 const PRIMARY: [&str; 2] = ["master_host", "master_port"];
 
 #[rustfmt::skip]
@@ -53,7 +53,7 @@ pub(super) const ONLY_METRICS: &[Field] = &[
     maybe("log_unsynced", |f| f.log().map(|log| log.appended.saturating_sub(log.durable).into()),
         "Records of the log that are not on the device yet.").gauge("tierce_log_unsynced_records"),
     each("memory_", memory, "Memory by kind.")
-        .columns(&["kind"], &[gauge("bytes", "tierce_memory_bytes", "What the server accounts for, by kind.")]),
+        .columns(&["kind"], &[gauge("bytes", "tierce_memory_bytes", "Memory that the server accounts for, by kind.")]),
     each("instance_info", instance, "What the server is.")
         .columns(&INSTANCE, &[gauge("is", "redis_instance_info", "Facts about the server, as labels.")]),
     each("primary", primary, "The link of a replica to its primary.")
@@ -110,7 +110,7 @@ fn primary(facts: &Facts<'_>) -> Vec<Row> {
     }
 }
 
-/// What metrics tell of how long calls took: names, types, and what they say.
+/// Metrics about the duration of calls: names, types and descriptions.
 pub(super) const LATENCIES: [(&str, &str, &str); 2] = [
     (
         "redis_commands_latencies_usec",
@@ -124,7 +124,7 @@ pub(super) const LATENCIES: [(&str, &str, &str); 2] = [
     ),
 ];
 
-/// Reads all figures that are numbers. It takes no lock of a shard, and needs no data to be loaded.
+/// Reads all numeric figures. This locks no shard, and works while data are loading.
 pub fn read_metrics(kernel: &Kernel, now_ms: i64) -> Vec<Family> {
     let facts = Facts::new(kernel, now_ms);
     let mut families: Vec<Family> =
@@ -157,7 +157,7 @@ fn of_field(field: &Field, facts: &Facts<'_>) -> Vec<Family> {
     }
 }
 
-/// How long the calls of each command took, unless the directive `latency-tracking` hides that.
+/// Returns the durations of calls by command, unless `latency-tracking` is off.
 fn latencies(facts: &Facts<'_>) -> Vec<Family> {
     if !facts.kernel.config.live().latency_tracking() {
         return Vec::new();
@@ -172,7 +172,7 @@ fn latencies(facts: &Facts<'_>) -> Vec<Family> {
             calls += bucket;
             (upper_bound_nanos(at) as f64 / 1000.0, calls as f64)
         };
-        // The last one has no bound.
+        // The last bucket has no bound.
         let bounded = &totals.histogram[..totals.histogram.len() - 1];
         let points = bounded.iter().enumerate().map(bucket).collect();
         histograms.push((labels.clone(), Durations { count, sum, points }));

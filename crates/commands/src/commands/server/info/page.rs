@@ -1,4 +1,4 @@
-//! The pages `docs/info.md` and `docs/metrics.md`, made from the table.
+//! Generates the pages `docs/info.md` and `docs/metrics.md` from the table.
 
 #[cfg(test)]
 mod tests {
@@ -97,7 +97,7 @@ mod tests {
             assert!(name.bytes().all(is_well_formed), "{name}");
             let is_ours = name.starts_with("tierce_");
             assert!(is_ours || name.starts_with("redis_"), "{name}");
-            // Of those that others have named, not all are as Prometheus advises.
+            // Some names chosen by others do not follow the advice of Prometheus.
             assert!(!is_ours || name.ends_with("_total") == (kind == Kind::Counter), "{name}");
         };
         for field in all_fields() {
@@ -118,7 +118,7 @@ mod tests {
         for field in all_fields() {
             assert!(names.insert(field.name), "{} twice", field.name);
             let about = field.about;
-            // Metrics have no line before, and neither has who looks for one field.
+            // Descriptions must stand alone: metrics and single fields have no context.
             let leans_on_others = ["The same", "Their", "Those of", "Of the", "Its"];
             let is_metric = !matches!(field.metrics, Metrics::None);
             assert!(

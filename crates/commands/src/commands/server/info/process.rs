@@ -19,31 +19,31 @@ pub(super) const SERVER: &[Field] = &[
         "The version of Redis whose commands are implemented."),
     is("tierce_version", |_| crate::VERSION.into(), "The version of this program."),
     always("redis_git_sha1", "00000000", "As of a Redis that was not built from a repository."),
-    always("redis_git_dirty", "0", "The same."),
-    always("redis_build_id", "0", "The same."),
+    always("redis_git_dirty", "0", "As of a Redis that was not built from a repository."),
+    always("redis_build_id", "0", "Builds have no identifier."),
     always("redis_mode", "standalone", "There is neither cluster nor sentinel mode."),
     is("os", |_| os().into(), "System, its version, and processor."),
     is("arch_bits", |_| usize::BITS.into(), "Bits of an address."),
     always("atomicvar_api", "c11-builtin", "Rust's atomics have the memory model of C11."),
     always("gcc_version", "0.0.0", "As of a Redis that was not built with GCC."),
-    always("monotonic_clock", "POSIX clock_gettime", "Where durations come from."),
-    always("multiplexing_api", "epoll", "How workers wait for connections."),
+    always("monotonic_clock", "POSIX clock_gettime", "Source of durations."),
+    always("multiplexing_api", "epoll", "System call by which workers wait for connections."),
     is("process_id", |_| std::process::id().into(), "The process.")
         .gauge("redis_process_id"),
     is("process_supervised", |f| f.kernel.supervisor.get().copied().unwrap_or("no").into(),
         "The service manager that hears when the server is ready: `systemd` or `no`."),
     is("run_id", |f| f.kernel.run_id.as_str().into(), "Random, another one after each start."),
     is("tcp_port", |f| tcp_port(f).into(),
-        "Where clients of Redis connect; `tls-port` if there is no `port`."),
+        "Port for clients of Redis; `tls-port` if there is no `port`."),
     is("server_time_usec", |_| crate::clock::unix_micros().into(),
         "Now, in microseconds since 1970."),
     is("uptime_in_seconds", |f| uptime(f).into(), "Time since the start.")
         .gauge("redis_uptime_in_seconds"),
-    is("uptime_in_days", |f| (uptime(f) / 86_400).into(), "The same in whole days."),
+    is("uptime_in_days", |f| (uptime(f) / 86_400).into(), "Uptime in whole days."),
     maybe("shutdown_in_milliseconds", |f| Some(f.kernel.shutdown().left_ms(f.now_ms)?.into()),
-        "How long a shutdown waits for replicas at most."),
+        "Remaining time for which a shutdown waits for replicas."),
     is("hz", |f| hz(f).into(), "The directive, which tunes nothing here."),
-    is("configured_hz", |f| hz(f).into(), "The same."),
+    is("configured_hz", |f| hz(f).into(), "The directive `hz`."),
     is("lru_clock", |f| ((f.now_ms / 1000) & 0xff_ffff).into(),
         "Seconds since 1970, 24 bits of them."),
     is("executable", |_| std::env::current_exe().unwrap_or_default().display().to_string().into(),
@@ -66,8 +66,8 @@ pub(super) const REPLICATION: &[Field] = &[
     is("role", |f| if f.following().is_some() { "slave" } else { "master" }.into(),
         "`slave` for a replica."),
     maybe("master_host", |f| Some(f.following()?.primary.host.escape_ascii().to_string().into()),
-        "The primary's, of a replica."),
-    maybe("master_port", |f| Some(f.following()?.primary.port.into()), "The same."),
+        "Host of the primary, of a replica."),
+    maybe("master_port", |f| Some(f.following()?.primary.port.into()), "Port of the primary, of a replica."),
     maybe("master_link_status", |f| Some(match is_up(f.following()?) {
         true => Value::State("up", 1),
         false => Value::State("down", 0),
@@ -127,7 +127,7 @@ pub(super) const REPLICATION: &[Field] = &[
     is("master_repl_offset", |f| f.kernel.primary.backlog.end().into(), "Bytes of the stream.")
         .gauge("redis_master_repl_offset"),
     is("second_repl_offset", |f| match f.kernel.primary.identity().previous {
-        // Counted from 1, as the first byte that is missing.
+        // Counted from 1, as the first missing byte.
         Some(previous) => (previous.until + 1).into(),
         None => (-1_i64).into(),
     }, "Offset from which on the stream has its current replication id.")
@@ -173,7 +173,7 @@ fn is_up(following: &Following) -> bool {
     following.link == LinkState::Connected
 }
 
-/// The lines of all replicas.
+/// Returns the lines of all replicas.
 fn replicas(f: &Facts<'_>) -> Vec<Row> {
     let row = |(n, replica): (usize, &Arc<Replica>)| {
         let lag = if replica.is_online() { replica.silent_seconds(f.now_ms) } else { 0 };
@@ -191,7 +191,7 @@ fn replicas(f: &Facts<'_>) -> Vec<Row> {
     f.kernel.primary.replicas().iter().enumerate().map(row).collect()
 }
 
-/// Of a replica during a full copy.
+/// Returns the state of a replica during a full copy.
 fn in_copy<'f>(f: &'f Facts<'_>) -> Option<&'f Following> {
     f.following().filter(|following| following.link == LinkState::Sync)
 }
@@ -218,7 +218,7 @@ fn tcp_port(facts: &Facts<'_>) -> u16 {
     }
 }
 
-/// A row for each kind of socket, with its number among all kinds that Redis knows.
+/// Returns a row for each kind of socket, with its number among all kinds that Redis knows.
 fn listeners(facts: &Facts<'_>) -> Vec<Row> {
     let settings = facts.settings();
     let startup = settings.startup(NonZeroUsize::MIN);

@@ -5,21 +5,21 @@ use std::fmt;
 #[derive(Clone, PartialEq, Debug)]
 pub(in crate::commands::server) enum Value {
     Int(i64),
-    /// A number that INFO prints with so many decimals.
+    /// A number that INFO prints with this many decimals.
     Real(f64, usize),
-    /// Of a hundred, printed with a percent sign.
+    /// A percentage, printed with a percent sign.
     Percent(f64),
-    /// A duration that INFO tells in microseconds.
+    /// A duration that INFO prints in microseconds.
     Micros(u64),
-    /// A duration that INFO tells in milliseconds.
+    /// A duration that INFO prints in milliseconds.
     Millis(i64),
-    /// A word for a state, and the number of that state.
+    /// Name and number of a state.
     State(&'static str, u8),
     Text(String),
 }
 
 impl Value {
-    /// A number if the text is one.
+    /// Parses a text; it becomes a number if it is one.
     pub(in crate::commands::server) fn parse(text: &str) -> Self {
         let decimals = || text.split('.').nth(1).map_or(0, str::len);
         let integer = text.parse().map(Self::Int);
@@ -27,7 +27,7 @@ impl Value {
         integer.or_else(|_| real()).unwrap_or_else(|_| text.into())
     }
 
-    /// The number in base units (seconds, bytes), if it is one.
+    /// Returns the number in base units (seconds, bytes), if it is one.
     pub(in crate::commands::server) fn number(&self) -> Option<f64> {
         match *self {
             Self::Int(value) => Some(value as f64),
@@ -39,7 +39,7 @@ impl Value {
         }
     }
 
-    /// A state that is good or bad.
+    /// Creates a state that is good or bad.
     pub(in crate::commands::server) const fn ok(is_ok: bool) -> Self {
         if is_ok { Self::State("ok", 1) } else { Self::State("err", 0) }
     }
@@ -63,7 +63,7 @@ macro_rules! from_integers {
     ($($integer:ty)*) => {$(
         impl From<$integer> for Value {
             fn from(value: $integer) -> Self {
-                // No count of ours comes near 2^63.
+                // None of these counts reaches 2^63.
                 Self::Int(value as i64)
             }
         }

@@ -1,4 +1,4 @@
-//! Something that a command may do, at random.
+//! A random operation of a command.
 
 use std::num::NonZeroU64;
 
@@ -25,14 +25,14 @@ use crate::services::evict::evict_key;
 use crate::services::flush::{flush_dbs, swap_dbs};
 use crate::services::waiters::wait_for_keys;
 
-/// Names that keys have.
+/// Number of key names.
 pub(super) const KEYS: usize = 14;
 
 pub(super) fn name(number: usize) -> Vec<u8> {
     format!("key:{number}").into_bytes()
 }
 
-/// Does what a number says, under locks of all shards.
+/// Does the operation that a number selects, with all shards locked.
 pub(super) fn act(locks: &mut ShardLocks<'_>, what: u64) {
     let mut random = Random::new(what);
     // Sometimes it is later, and keys have expired.
@@ -65,7 +65,7 @@ fn wait(locks: &mut ShardLocks<'_>, db: DbIndex, what: u64) {
     wait_for_keys(locks, db, &keys, random.below(2) == 0, what);
 }
 
-/// FUNCTION LOAD or DELETE, and the like of named scripts.
+/// FUNCTION LOAD or DELETE, and the same for named scripts.
 fn change_code(locks: &mut ShardLocks<'_>, random: &mut Random) {
     let kind = CodeKind::ALL[random.below(2)];
     let name = name(random.below(3));

@@ -1,4 +1,4 @@
-//! What an undo log keeps is what was changed, and no more than it may.
+//! An undo log keeps what was changed, and not more.
 
 use tierce_collections::stream::StreamId;
 use tierce_collections::{Hash, List, Set, SortedSet, Stream};
@@ -42,8 +42,8 @@ fn bytes_of_edits<T: CollectionType>(
     bytes
 }
 
-/// The numbers are those of edits, ten times as many elements make no difference, and a thousand edits take a
-/// hundred bytes each at most.
+/// The bytes depend on the edits: ten times as many elements make no difference, and a thousand edits take a hundred
+/// bytes each at most.
 fn check<T: CollectionType>(
     what: &str,
     add: impl Fn(&mut Editor<'_, T>, usize),
@@ -110,18 +110,18 @@ fn a_part_of_a_large_string_costs_its_bytes() {
     locks.begin_undo();
     let mut db = locks.db(DbIndex::ZERO, key.hash(), 1);
     db.set_range(key, 1000, b"text").unwrap();
-    // Zero bytes up to there are made, and given back.
+    // Zero bytes are added up to there, and removed again.
     db.set_range(key, 1 << 22, b"text").unwrap();
     assert!(locks.undo_bytes() < 1000);
     locks.rollback();
     assert_eq!(keyspace.memory(), memory);
     locks.begin_undo();
-    // What was there before costs nothing to keep. What replaces it is freed, and does not count.
+    // Keeping values from before costs nothing. Their replacements are freed, and do not count.
     for _ in 0..100 {
         set(locks, &vec![b'b'; 1 << 16]);
     }
     assert!(locks.undo_bytes() < 1000);
-    // Unless a savepoint may have to restore it.
+    // Except if a savepoint may have to restore them.
     locks.savepoint();
     set(locks, b"short");
     assert!(locks.undo_bytes() > 1 << 16);

@@ -1,9 +1,8 @@
-//! What was taken back is as if it had never been.
+//! A rollback leaves no trace.
 //!
-//! `world` is a keyspace whose whole state can be compared, `act` does something at random. `properties`: a
-//! rollback restores everything; what is not taken back is what it would have been without an undo log; faults
-//! that are planted into the rollback are found. `snapshots`: one that is under way has its moment. `costs`: how
-//! much is kept, and at which limit.
+//! `world` is a keyspace whose whole state can be compared; `act` does a random operation. `properties`: a rollback
+//! restores everything; committed changes are as without an undo log; planted faults in the rollback are found.
+//! `snapshots`: a running snapshot keeps its moment. `costs`: amount of kept data, and its limit.
 
 mod act;
 mod world;

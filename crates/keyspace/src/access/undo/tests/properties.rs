@@ -63,7 +63,7 @@ fn check_rollbacks(seed: u64, world: &World) {
     assert_eq!(world.records.0.lock().len(), logged, "seed {seed}: nothing reaches the log");
 }
 
-/// Guards that are taken back while memory is at its limit, and keys are evicted in between.
+/// Rolls guards back while memory is at its limit, and evicts keys in between.
 fn check_at_the_limit(seed: u64) {
     let world = World::new(seed, 150);
     let keyspace = &world.keyspace;
@@ -91,7 +91,7 @@ fn a_rollback_restores_everything_at_the_memory_limit() {
     (0..seeds() / 3).for_each(check_at_the_limit);
 }
 
-/// Some steps stay and some are taken back; another keyspace does those that stay, without an undo log.
+/// Commits some steps and rolls others back; another keyspace does only the committed ones, without an undo log.
 fn check_commits(seed: u64, [undoing, plain]: [&World; 2]) {
     let mut random = Random::new(mix(seed));
     let mut locks = [undoing, plain].map(|world| world.keyspace.locks());
@@ -116,8 +116,8 @@ fn check_commits(seed: u64, [undoing, plain]: [&World; 2]) {
     a.commit();
     recount(a);
     let [of_a, of_b] = [World::state(a), World::state(b)];
-    // A value that comes from disk begins anew with its uses, and records say which are there: chance decides that. A
-    // table of few elements comes from disk as a compact value, with them in another order.
+    // A value from disk starts with new usage data, and records say which values are on disk: both depend on chance.
+    // A table of few elements comes back from disk as a compact value, in another order.
     let spills = undoing.keyspace.cold_store().is_some();
     if spills {
         let [a, b] = [of_a, of_b].map(|state| state.values_in_any_order());
@@ -137,8 +137,8 @@ fn seeds() -> u64 {
     if cfg!(miri) { 1 } else { effort(100) }
 }
 
-/// Its elements would fit a single block, which a list becomes only if it shrinks to half of one. Taking edits back is
-/// growing again.
+/// Its elements would fit a single block, but a list only becomes one if it shrinks to half a block. Reverting the
+/// edits makes it grow again.
 #[test]
 fn a_large_list_that_becomes_small_is_large_again() {
     let world = World::new(1, 0);
@@ -182,7 +182,7 @@ fn a_rollback_restores_values_on_disk() {
     (0..seeds() / 3).for_each(|seed| check_rollbacks(seed, &spilling(seed)));
 }
 
-/// Of worlds where versions have been told: what is told when the first client asks is another version.
+/// For worlds where versions have been handed out: the first request of a client creates another version.
 fn check_all_commits(begin: impl Fn(u64) -> World) {
     for seed in (0..seeds()).filter(|seed| seed % 3 == 2) {
         let [undoing, plain] = [(); 2].map(|()| begin(seed));
@@ -200,7 +200,7 @@ fn what_stays_gives_up_on_disk_what_it_does_without_an_undo_log() {
     check_all_commits(spilling);
 }
 
-/// A log that begins with all keys, while guards are taken back and others are not, has what stays.
+/// A log that begins with all keys, while some guards are rolled back, has the committed state.
 fn check_log(seed: u64) {
     let sizes = Sizes { piece_len: 90, large_bytes_min: 100, part_bytes: 60 };
     let world = World::with(seed, 150, sizes, false);
@@ -233,7 +233,7 @@ fn check_log(seed: u64) {
     let [logged, expected] = [&again, &world.keyspace].map(|keyspace| {
         let mut locks = keyspace.locks();
         for db in keyspace.db_indices() {
-            // What has expired is not in the log.
+            // Expired keys are not in the log.
             for_each_entry(&mut locks, db, NOW_MS, |_| {});
         }
         World::state(locks.lock_all().locks()).values_in_any_order()
@@ -284,7 +284,7 @@ fn the_end_of_a_guard_takes_back_what_was_not_committed() {
     World::state(locks.lock_all().locks()).is_as(&before, "dropped");
 }
 
-/// Each rollback that leaves something out is found.
+/// Every planted fault in a rollback is found.
 #[cfg(feature = "planted-faults")]
 #[test]
 fn planted_faults_are_found() {

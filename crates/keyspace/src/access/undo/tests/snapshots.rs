@@ -1,4 +1,4 @@
-//! A snapshot has its moment, whatever is done and taken back while it is under way.
+//! A snapshot keeps its moment, whatever is done and rolled back while it runs.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -54,7 +54,7 @@ fn state(keyspace: &Keyspace) -> Saved {
     state
 }
 
-/// A guard that is taken back, in part or wholly.
+/// A guard that is rolled back, partly or entirely.
 fn disturb(world: &World, random: &mut Random) {
     let mut locks = world.keyspace.locks();
     let mut all = locks.lock_all();

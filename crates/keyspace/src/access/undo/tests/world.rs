@@ -37,7 +37,7 @@ use crate::services::watch::{Watch, watch_key};
 pub(super) const NOW_MS: i64 = 1_700_000_000_000;
 pub(super) const DBS: usize = 3;
 
-/// What a log has got.
+/// Records that a log has received.
 #[derive(Default)]
 pub(super) struct Records(pub(super) Mutex<Vec<Vec<u8>>>);
 
@@ -53,7 +53,7 @@ pub(super) struct World {
     _watch: Watch,
 }
 
-/// Everything that a rollback restores.
+/// State that a rollback restores.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) struct State {
     /// Kind, value, deadline, attributes and use of each key.
@@ -61,7 +61,7 @@ pub(super) struct State {
     /// Figures of each shard, and versions of its groups of keys.
     figures: Vec<Vec<u64>>,
     ready: Vec<WaitKey>,
-    /// Who waits for each key, in their order.
+    /// Clients that wait for each key, in their order.
     waiting: BTreeMap<WaitKey, Vec<u64>>,
     batch: Vec<u8>,
     events: String,
@@ -70,12 +70,13 @@ pub(super) struct State {
 }
 
 impl World {
-    /// One with some keys, of which some are awaited, some are watched, and some have been told a version.
+    /// Returns a world with some keys; some of them are awaited, some watched, and some have a version that a client
+    /// knows.
     pub(super) fn new(seed: u64, steps: u64) -> Self {
         Self::with(seed, steps, Sizes::default(), false)
     }
 
-    /// The same, with records that are cut as `log_sizes` says, and with values on disk.
+    /// Like [`World::new`], with records split as `log_sizes` says, and with values on disk.
     pub(super) fn with(seed: u64, steps: u64, log_sizes: Sizes, spills: bool) -> Self {
         let records = Arc::new(Records::default());
         let log = Some(Arc::clone(&records) as Arc<dyn LogSink>);
@@ -120,7 +121,7 @@ impl World {
         Self { keyspace, records, _watch: watch }
     }
 
-    /// What there is now, as shard locks sees it that holds all shards.
+    /// Returns the present state. All shards are locked.
     pub(super) fn state(locks: &mut ShardLocks<'_>) -> State {
         let mut entries = BTreeMap::new();
         let (mut figures, keyspace) = (Vec::new(), locks.keyspace());
@@ -138,13 +139,13 @@ impl World {
             let mut all: Vec<u64> = counters.map(|counter| counter.get()).to_vec();
             all.push(stats.changes.get());
             all.extend(awaited.map(|counter| counter.get()));
-            // Where none was told, all keys are as new as the latest change.
+            // Without versions handed out, all keys are as new as the latest change.
             let latest = keyspace.version_after(stats.changes.get()).get();
             let versions = stats.versions.get().into_iter().flatten().map(|it| it.get());
             all.extend(versions.filter(|version| *version != latest));
             figures.push(all);
         }
-        // Records say which values are on disk, and chance decides that.
+        // Records say which values are on disk, and that depends on chance.
         let batch = locks.thread.effects.batch.as_ref().filter(|_| keyspace.cold_store().is_none());
         let batch = batch.map_or_else(Vec::new, Batch::ops);
         // A flush notes them in any order.
@@ -157,7 +158,7 @@ impl World {
         State { entries, figures, ready, waiting, batch, events, touched, code }
     }
 
-    /// The same without figures of versions that were told meanwhile, and without what is only on its way.
+    /// Returns the state without the figures of versions handed out meanwhile, and without pending effects.
     pub(super) fn lasting_state(&self) -> State {
         let mut locks = self.keyspace.locks();
         Self::state(locks.lock_all().locks())
@@ -172,7 +173,7 @@ impl ShardLocks<'_> {
 }
 
 impl State {
-    /// The same, where a set or a hash may have another form.
+    /// Like [`State::values`], but ignores the form of sets and hashes.
     pub(super) fn values_in_any_order(&self) -> BTreeMap<(usize, Vec<u8>), [Vec<String>; 2]> {
         let in_any_order = |[value, deadline]: [String; 2]| {
             let mut words: Vec<String> = value.split(' ').map(str::to_owned).collect();
@@ -183,7 +184,7 @@ impl State {
         values.map(|(key, value)| (key, in_any_order(value))).collect()
     }
 
-    /// Values and deadlines alone.
+    /// Returns only values and deadlines.
     pub(super) fn values(&self) -> BTreeMap<(usize, Vec<u8>), [String; 2]> {
         let values = self.entries.iter();
         values.map(|(key, [_, value, at, ..])| (key.clone(), [value.clone(), at.clone()])).collect()
@@ -221,7 +222,7 @@ fn small_limits() -> Limits {
     }
 }
 
-/// Forgets or writes the coldest values.
+/// Moves the coldest values to disk.
 pub(super) fn spill(keyspace: &Keyspace) {
     let (mut locks, mut batch) = (keyspace.locks(), SpillBatch::default());
     for _ in 0..6 {
@@ -232,7 +233,7 @@ pub(super) fn spill(keyspace: &Keyspace) {
     leave_to_disk(&mut locks, &batch, &locations, NOW_MS);
 }
 
-/// Where a value is makes no difference.
+/// Shows an entry, regardless of the location of its value.
 fn shown(keyspace: &Keyspace, entry: &Entry) -> [String; 5] {
     let Some(spilled) = entry.spilled() else { return shown_in_memory(entry) };
     let (store, mut buffer) = (keyspace.cold_store().unwrap(), ColdBuffer::default());
@@ -250,13 +251,13 @@ fn shown_in_memory(entry: &Entry) -> [String; 5] {
         format!("{:?} {}", entry.kind(), entry.encoding()),
         shown_value(entry.value()),
         format!("{:?}", entry.deadline_ms()),
-        // Which values are on disk, chance decides.
+        // Chance decides which values are on disk.
         format!("{:?}", Attributes { location: None, ..entry.attributes() }),
         format!("{:?}", entry.access()),
     ]
 }
 
-/// Of tables the order of the elements does not matter.
+/// Shows a value. The order of elements in tables does not matter.
 fn shown_value(value: Value<'_>) -> String {
     let collection = match value {
         Value::Str(string) => return string.to_vec().escape_ascii().to_string(),
@@ -287,7 +288,7 @@ fn shown_value(value: Value<'_>) -> String {
     texts.join(" ")
 }
 
-/// All figures that can be counted are what counting says.
+/// Checks all figures against a recount.
 pub(super) fn recount(locks: &mut ShardLocks<'_>) {
     let (keyspace, mut on_disk) = (locks.keyspace(), 0);
     for held in locks.all_held() {
@@ -331,7 +332,7 @@ pub(super) fn recount(locks: &mut ShardLocks<'_>) {
         assert_eq!(counted.map(|counter| counter.get() as usize), [entries, index, heaps]);
         assert_eq!([stats.spilled_keys.get(), stats.spilled_bytes.get()], [spilled, spilled_bytes]);
     }
-    // What is given up under an undo log counts until the commit.
+    // Released locations count until the commit under an undo log.
     if let Some(store) = keyspace.cold_store()
         && !locks.has_undo()
     {

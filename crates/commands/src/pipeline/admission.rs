@@ -1,11 +1,10 @@
-//! Conditions that a request must pass before it runs, checked once for a batch where possible.
+//! Admission checks: conditions for a request to run now. They are checked once for a batch where possible.
 //!
-//! Most of the time all gates are open. So a batch checks all of them once. While [`Gates::are_open`], a
-//! request that only works on data passes without another check. Any other request passes them one by one,
-//! and may change them, so all are checked again after it. The next batch notices what other threads have
-//! changed in between.
+//! Usually all conditions hold. So a batch checks them once. While [`Admission::are_open`], a request that only works on
+//! data needs no further check. Any other request is checked one by one, and may change the conditions, so all are
+//! read again after it. Changes by other threads are seen by the next batch.
 //!
-//! Requests of other protocols pass [`Gates::admit`]: the same gates, except for what they have of their own,
+//! Requests of other protocols use [`Admission::admit`]: the same checks, except those that such a protocol does itself,
 //! such as passwords.
 
 use tierce_keyspace::ShardLocks;
@@ -26,15 +25,15 @@ use crate::replica_level::ReplicaLevel;
 use crate::replication::role::{LACKS_REPLICAS, READ_ONLY, STALE};
 use crate::waiting::{Deferral, Obstacle};
 
-/// Why the gates do not let a request pass.
+/// Reason that a request may not run now.
 pub enum Barred<R> {
     /// It is answered with an error: in the words of its protocol, or ready for RESP.
     Refused(R),
-    /// It waits.
+    /// It is deferred.
     Held(Deferral),
 }
 
-/// The error for clients that speak RESP.
+/// Returns the error for RESP clients.
 #[cold]
 pub(super) fn error_of(fault: Fault, kernel: &Kernel) -> CommandError {
     match fault {
@@ -49,56 +48,56 @@ pub(super) fn error_of(fault: Fault, kernel: &Kernel) -> CommandError {
     }
 }
 
-/// The gates of one batch.
+/// Admission state of one batch.
 #[derive(Default)]
-pub struct Gates {
+pub struct Admission {
     now_ms: i64,
     closed: Closed,
-    /// A client watches all commands.
+    /// True if a client monitors all commands.
     pub watched: bool,
-    /// Values may be on disk.
+    /// True if values may be on disk.
     pub has_spilled: bool,
-    /// The replicas that have a write before it is acknowledged.
+    /// Replicas that must have a write before it is acknowledged.
     pub level: Option<ReplicaLevel>,
     open: Open,
 }
 
-/// Requests on data that pass without another look.
+/// Requests on data that need no further check.
 #[derive(Clone, Copy, Default, PartialEq, Eq)]
 enum Open {
-    /// They may not.
+    /// None.
     #[default]
     No,
-    /// If they are allowed to the caller.
+    /// Those that the caller may make.
     ToAllowed,
-    /// Into the queue of a transaction.
+    /// Those that are queued in a transaction.
     ToQueue,
-    /// All of them.
+    /// All.
     ToAll,
 }
 
-/// Why requests may not pass unseen: a bit for each cause, those of the role as it has them.
+/// Reasons to check requests, a bit for each. The low bits are those of the role.
 #[derive(Clone, Copy, Default)]
 struct Closed(u16);
 
-/// The log takes no writes.
+/// The log refuses writes.
 const REFUSES_WRITES: u16 = 1 << 8;
 /// A sync takes so long that writes wait.
 const IS_LATE: u16 = 1 << 9;
-/// Writes are refused because snapshots cannot be written.
+/// Snapshots fail, so writes are refused.
 const CANNOT_SAVE: u16 = 1 << 10;
 /// The data are being loaded.
 const IS_LOADING: u16 = 1 << 11;
-/// Clients are paused, or some of them.
+/// Clients, or their writes, are paused.
 const PAUSED: u16 = 1 << 12;
 /// Memory is limited.
 const LIMITED: u16 = 1 << 13;
-/// Changes are published, or told to clients that track keys, faster than these get them.
+/// Changes are published, or sent as invalidations, faster than clients receive them.
 const IS_CONGESTED: u16 = 1 << 14;
 
 impl Closed {
-    /// Calls `is_enough` with each cause, and whether it is there, until that returns `true`, and returns whether it has.
-    /// The pause comes first and the role behind it: a failover pauses clients before it changes the role.
+    /// Calls `is_enough` with each condition and its bit until it returns true, and returns if it did. The pause is
+    /// read first and the role later, because a failover pauses clients before it changes the role.
     #[inline(always)]
     fn any(
         kernel: &Kernel,
@@ -106,7 +105,7 @@ impl Closed {
         now_ms: i64,
         mut is_enough: impl FnMut(bool, u16) -> bool,
     ) -> bool {
-        // Asked for once: behind each look at another's word it would be loaded again.
+        // Loaded once: the compiler would load it again after each atomic read.
         let engine = &*kernel.engine;
         is_enough(kernel.pause.is_on(now_ms), PAUSED)
             || is_enough(engine.durability.refuses_writes(), REFUSES_WRITES)
@@ -125,7 +124,7 @@ impl Closed {
         self.0 & any != 0
     }
 
-    /// Why no writes run, whatever they write. Memory comes before that, as in Redis.
+    /// Returns the reason to refuse all writes. As in Redis, the check of memory comes before it.
     fn to_writes(self) -> Option<Fault> {
         let faults = [
             (CANNOT_SAVE, Fault::NotSaved),
@@ -136,7 +135,7 @@ impl Closed {
         faults.into_iter().find_map(|(bit, fault)| self.has(bit).then_some(fault))
     }
 
-    /// True if a program may be refused or held back for the flags that it states.
+    /// Returns true if a program may be refused or deferred because of its declared flags.
     fn to_some_programs(self, kernel: &Kernel) -> bool {
         self.has(!LIMITED & !IS_LOADING & !u16::from(STALE))
             || self.has(LIMITED) && kernel.keyspace.is_short_of_memory()
@@ -149,34 +148,34 @@ fn is_congested(kernel: &Kernel) -> bool {
     is_told && kernel.pubsub.is_congested()
 }
 
-impl Gates {
-    /// Looks at all of them.
+impl Admission {
+    /// Reads all conditions.
     #[inline]
     pub fn read(kernel: &Kernel, caller: &mut Caller, now_ms: i64) -> Self {
-        let mut gates = Self::at(now_ms);
-        gates.reread(kernel, caller);
-        gates
+        let mut admission = Self::at(now_ms);
+        admission.reread(kernel, caller);
+        admission
     }
 
-    /// Looks at those that requests of all protocols have to pass.
+    /// Reads the conditions for requests of all protocols.
     #[inline]
     pub fn read_for_all(kernel: &Kernel, now_ms: i64) -> Self {
-        let mut gates = Self::at(now_ms);
+        let mut admission = Self::at(now_ms);
         let policy = || kernel.config.live().appendfsync();
-        if !gates.read_closed(kernel, policy, ReplicaLevel::of_server(kernel)) {
-            gates.open = Open::ToAll;
+        if !admission.read_closed(kernel, policy, ReplicaLevel::of_server(kernel)) {
+            admission.open = Open::ToAll;
         }
-        gates
+        admission
     }
 
-    /// At this time, before the first look: they let nothing pass.
+    /// Creates a state in which nothing is admitted, until the first read.
     #[inline]
     pub fn at(now_ms: i64) -> Self {
         Self { now_ms, ..Self::default() }
     }
 
-    /// Looks at all of them again, behind a request that may have changed some. In line, as each batch begins with that:
-    /// a call costs 30 instructions.
+    /// Reads all conditions again, after a request that may have changed some. Always inlined, because each batch
+    /// begins with it and a call costs 30 instructions.
     #[inline(always)]
     pub fn reread(&mut self, kernel: &Kernel, caller: &mut Caller) {
         caller.renew_rights(&kernel.acl.users);
@@ -194,7 +193,7 @@ impl Gates {
         };
     }
 
-    /// `true` if a gate is closed to some requests, or somebody watches. Which gate that is, is looked up only then.
+    /// Returns true if a condition fails for some requests, or a client monitors. Which one, is found out only then.
     #[inline(always)]
     fn read_closed(
         &mut self,
@@ -231,46 +230,46 @@ impl Gates {
         self.level = level;
         if level.is_some() {
             *closed |= if kernel.lacks_replicas(level) { LACKS_REPLICAS.into() } else { 0 };
-            // Behind the failover, during which writes are held back, and then refused as those of a replica.
+            // After the failover check: writes are deferred during a failover, later refused as on a replica.
             *closed |= u16::from(kernel.role.closes_to_some() & READ_ONLY);
         }
     }
 
-    /// Whether `command` passes without another look, and changes nothing that is decided here.
+    /// Returns true if `command` needs no further check and does not change the conditions.
     #[inline]
     pub fn are_open(&self, command: &Command) -> bool {
         self.are_open_to_all() && command.is_data_only
     }
 
-    /// True if a call of `command` passes because it is allowed to the caller, to whom not everything is.
+    /// Returns true if a call of `command` is admitted by the rights of a caller with limited rights.
     #[inline]
     pub fn are_open_to(&self, caller: &Caller, command: &Command, args: Args<'_>) -> bool {
         self.open == Open::ToAllowed && command.is_data_only && caller.rights().allow(command, args)
     }
 
-    /// Whether `command` may be queued without another look.
+    /// Returns true if `command` may be queued without a further check.
     #[inline]
     pub fn are_open_to_queue(&self, command: &Command) -> bool {
         self.open == Open::ToQueue && command.is_data_only
     }
 
-    /// `true` if [`Gates::judge`] may remove keys to make room.
+    /// Returns true if [`Admission::check`] may evict keys.
     #[inline]
     pub fn may_evict(&self) -> bool {
         self.closed.has(LIMITED)
     }
 
-    /// Whether every request on data passes without another look.
+    /// Returns true if requests on data need no further check.
     #[inline]
     pub fn are_open_to_all(&self) -> bool {
         self.open == Open::ToAll
     }
 
-    /// Admits a call of `command`. Values that it needs may still be on disk.
+    /// Checks a call of `command`. Values that it needs may still be on disk.
     ///
     /// # Errors
-    /// When it is refused, or has to wait.
-    pub fn judge<'k>(
+    /// Fails if the call is refused, or deferred.
+    pub fn check<'k>(
         &self,
         kernel: &'k Kernel,
         caller: &mut Caller,
@@ -281,7 +280,7 @@ impl Gates {
         let refused = |error| Err(Barred::Refused(Refused { command: Some(command), error }));
         pipeline::admit(kernel, caller, command, args).map_err(Barred::Refused)?;
         let spec = command.spec;
-        // One that is queued is refused by EXEC if it would have to wait.
+        // EXEC refuses a queued request that would have to wait.
         if let Some(user) = pipeline::named_user(command, args)
             && !caller.is_in_transaction()
         {
@@ -299,7 +298,7 @@ impl Gates {
             true => access_of(kernel, caller, command, args),
             false => caller.access_of(command, args),
         };
-        // Before what a replica cannot do at the moment: its primary may.
+        // A replica redirects before its own temporary errors: the primary may serve the call.
         if self.closed.has(READ_ONLY.into())
             && redirect::concerns(caller, command, access.writes)
             && let Some(error) = redirect::redirection(kernel)
@@ -309,7 +308,7 @@ impl Gates {
         if self.closed.has(IS_LOADING) && !caller.runs_while_loading(command) {
             return refused(CommandError::LOADING);
         }
-        // That a replica takes no writes is said first, as it stays true when the primary is back.
+        // The error about a read-only replica comes first, since it stays true when the primary is back.
         let is_for_primary = access.writes && self.closed.has(READ_ONLY.into());
         let runs_when_stale = || {
             let states = || stated_flags(kernel, command, args);
@@ -327,14 +326,14 @@ impl Gates {
         if caller.reads_messages_only() && !spec.flags.contains(Flags::WHILE_SUBSCRIBED) {
             return refused(CommandError::while_subscribed(&command.full_name));
         }
-        // Publishers wait, as those of other messages cannot.
+        // Publishers wait during congestion, since senders of other messages cannot.
         match access.publishes && kernel.pubsub.is_congested() {
             true => Err(self.held_a_little(Obstacle::Delivery)),
             false => Ok(()),
         }
     }
 
-    /// Why no data may be shown: they are old, or not there yet.
+    /// Returns the reason to hide data: they are old, or still loading.
     #[must_use]
     pub fn hide_data(&self) -> Option<Fault> {
         if self.closed.has(IS_LOADING) {
@@ -343,10 +342,10 @@ impl Gates {
         self.closed.has(STALE.into()).then_some(Fault::Stale)
     }
 
-    /// Admits a request. Some are exempt from a pause of all.
+    /// Checks a request. `is_exempt` requests ignore a pause of all clients.
     ///
     /// # Errors
-    /// When it is refused, or has to wait.
+    /// Fails if the request is refused, or deferred.
     pub fn admit(
         &self,
         kernel: &Kernel,
@@ -362,14 +361,14 @@ impl Gates {
             return Err(Barred::Refused(if lacks_memory { Fault::OutOfMemory } else { fault }));
         }
         let may_write = access.writes || access.may_write;
-        // Threads that change keys publish that.
+        // Threads that change keys publish the changes.
         if may_write && self.closed.has(IS_CONGESTED) {
             return Err(self.held_a_little(Obstacle::Delivery));
         }
         if self.closed.has(PAUSED) {
-            // A message goes into the stream as well, of which a pause is to see the end.
+            // Messages enter the stream as well, and a pause must see its end.
             let passes_on = access.passes_on();
-            // If it has ended since the gates were read, they are read again: a failover changes the role before its end.
+            // If the pause has ended since, conditions are read again: a failover changes the role first.
             let ended = passes_on.then_some(self.now_ms + 1);
             if let Some(until_ms) = kernel.pause.holds(passes_on, is_exempt, self.now_ms).or(ended)
             {
@@ -379,7 +378,7 @@ impl Gates {
         if may_write && self.closed.has(IS_LATE) {
             return Err(Barred::Held(Deferral::On(Obstacle::SlowSync)));
         }
-        // Of a program only the calls that need memory are refused, if there is none.
+        // Without memory, only those calls of a program are refused that need memory.
         if access.may_grow
             && self.closed.has(LIMITED)
             && let Room::Soon = kernel.make_room(locks, 0, self.now_ms)
@@ -401,8 +400,8 @@ impl Gates {
     }
 }
 
-/// True for a command that tells of the server and of no data. Monitoring asks such things, and never waits for a
-/// level of durability.
+/// Returns true for a command that reports on the server and not on data. Monitoring uses these commands, and must
+/// never wait for a durability level.
 #[must_use]
 pub fn tells_of_server(spec: &Spec) -> bool {
     matches!(spec.group, Group::Connection | Group::Server) && spec.runs_while_loading()

@@ -1,7 +1,7 @@
-//! A request whose one large argument is kept out of the input.
+//! A request with one large argument outside the input.
 //!
-//! The argument is received into its final place, so the parser sees the request without it. Its length was
-//! checked when it was announced.
+//! The argument is received into a side buffer, its final location, so the parser sees the request without it. Its
+//! length was checked when its header arrived.
 
 use memchr::memrchr;
 
@@ -9,14 +9,14 @@ use super::batch::Batch;
 use super::limits::Limits;
 use super::parser::{Parsed, Parser, Status};
 
-/// What is in place of the argument while the others are parsed.
+/// Replaces the argument while the others are parsed.
 const EMPTY_ARGUMENT: &[u8] = b"$0\r\n";
 
-/// Parses the one request that `input` begins with, of which an argument of `len` bytes was taken out at
-/// `at`. With a complete request in the batch, the input that goes with it is that argument.
+/// Parses the one request at the front of `input`, from which an argument of `len` bytes at `at` was removed. If
+/// the batch then has a complete request, pass the removed argument as the batch's input.
 ///
-/// What is consumed counts the bytes of `input`.
-pub fn parse_apart(
+/// [`Parsed::consumed`] counts the bytes of `input`.
+pub fn parse_with_side_buffer(
     input: &[u8],
     at: usize,
     len: usize,
@@ -35,7 +35,7 @@ pub fn parse_apart(
         return Parsed { consumed: 0, ..parsed };
     }
     let end = parsed.consumed + shortened;
-    batch.put_apart(text, argument, len, end);
+    batch.put_with_side_buffer(text, argument, len, end);
     Parsed { consumed: end, ..parsed }
 }
 
@@ -69,7 +69,7 @@ mod tests {
                 count_len + head[head.iter().position(|byte| *byte == b'\n').unwrap() + 1..].len();
             let at = before + format!("${}\r\n", value.len()).len();
             for end in at..=at + 1 {
-                // As far as the parser knows where the value is, it says where.
+                // If the parser knows the position of the value, it reports it.
                 let mut parser = Parser::new();
                 let parsed = parser.parse(&whole[..end], &limits(), 9, &mut Batch::new());
                 assert!(matches!(parsed.status, Status::NeedMore { .. }));
@@ -81,11 +81,12 @@ mod tests {
             input.extend_from_slice(b"*1\r\n$4\r\nPING\r\n");
             let mut batch = Batch::new();
             for end in at..complete {
-                let parsed = parse_apart(&input[..end], at, value.len(), &limits(), &mut batch);
+                let parsed =
+                    parse_with_side_buffer(&input[..end], at, value.len(), &limits(), &mut batch);
                 assert!(matches!(parsed.status, Status::NeedMore { .. }), "{end}: {parsed:?}");
                 assert_eq!((parsed.consumed, batch.len()), (0, 0));
             }
-            let parsed = parse_apart(&input, at, value.len(), &limits(), &mut batch);
+            let parsed = parse_with_side_buffer(&input, at, value.len(), &limits(), &mut batch);
             assert_eq!((parsed.consumed, parsed.status), (complete, Status::Full));
             assert_eq!((batch.len(), batch.end(0)), (1, complete));
             let args = batch.get(0, value.as_bytes());

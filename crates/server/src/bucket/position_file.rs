@@ -1,4 +1,4 @@
-//! What a data directory says of its log in a bucket: the file `bucket.state`, and a lock beside it.
+//! The state that a data directory keeps of its log in a bucket: the file `bucket.state`, with a lock file next to it.
 
 use std::fmt;
 use std::fs::{self, File, OpenOptions};
@@ -11,56 +11,56 @@ use tierce_bucket::Id;
 
 const NAME: &str = "bucket.state";
 const LOCK: &str = "bucket.lock";
-/// How the name of a directory begins that has what is no part of the log.
+/// Prefix of the name of a side directory with data that are not part of the log.
 const ASIDE: &str = "diverged-";
-/// How it ends before it has all of that.
+/// Suffix of its name until it has all of these data.
 const INCOMPLETE: &str = ".incomplete";
 const TITLE: &str = "tierce-bucket 1";
-/// The line of one that follows.
+/// Line of a directory that follows.
 const FOLLOWS: &str = "follows";
-/// How the line of one begins that claims.
+/// Prefix of the line of a directory that claims.
 const CLAIMING: &str = "claiming ";
 
-/// What the file says.
+/// Contents of the file.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub(super) struct Known {
-    /// The id of this directory.
+    /// Id of this directory.
     pub(super) node: Id,
-    /// The id of the log that it has claimed; zeros before that.
+    /// Id of the log that it has claimed; zeros before that.
     pub(super) cluster: Id,
-    /// The number of its last CLAIM of which it is known that it is in the log. 0: there is none, or an earlier build
-    /// was killed while it claimed.
+    /// Number of its last CLAIM that is known to be in the log. 0 if there is none, or an earlier build was killed
+    /// while it claimed.
     pub(super) claim: u64,
-    /// A CLAIM that is to be put, or was, behind all that is known here: it may be in the log, or not.
-    /// Nothing is written to the log behind it before it is the last one that is known.
+    /// CLAIM that will be put, or was, behind everything that this file knows: it may or may not be in the log. Nothing
+    /// is written to the log behind it before it is the last known one.
     pub(super) claiming: Option<Claiming>,
-    /// The number of the RELEASE after which nothing was written here.
+    /// Number of the RELEASE after which nothing was written here.
     pub(super) released: Option<u64>,
-    /// The last place in the local log of which it is known where it is in the bucket's.
+    /// Last position in the local log whose position in the bucket's log is known.
     pub(super) cut: Option<Cut>,
-    /// Where the directory was when it last claimed the log, or began to follow it. Where it was when it tried in vain
-    /// does not count: it may be a copy.
+    /// Location of the directory when it last claimed the log, or began to follow it. A failed attempt does not change
+    /// it: the directory may be a copy.
     pub(super) home: Option<Home>,
-    /// Everything here comes from the log, of which it says how far it is.
+    /// True if all data here come from the log, which determines their position.
     pub(super) follows: bool,
 }
 
-/// A CLAIM on its way.
+/// CLAIM in flight.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct Claiming {
-    /// By which it is known again: that of a copy of the directory has another one.
+    /// Id that identifies it: the CLAIM of a copy of the directory has another one.
     pub(super) nonce: Id,
-    /// Where the directory is that puts it.
+    /// Location of the directory that puts it.
     pub(super) home: Home,
 }
 
-/// What a copy of a directory does not have in common with it.
+/// Location of a directory, which differs from that of any copy.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct Home {
-    /// The id of the machine, which outlives its starts. If it has none, that of this start of it: then a directory is
-    /// in another place after the next one, since nothing tells it from a copy on another machine.
+    /// Id of the machine, which survives reboots. Without one, it is the id of the boot: then the directory's location
+    /// differs after a reboot, because it cannot be distinguished from a copy on another machine.
     machine: Id,
-    /// The number of the directory in its file system.
+    /// Inode number of the directory.
     inode: u64,
 }
 
@@ -86,30 +86,30 @@ fn machine(machine_id: impl AsRef<Path>, boot_id: impl AsRef<Path>) -> io::Resul
     parse_id(text.trim()).ok_or_else(|| io::Error::other("the kernel's boot_id is none"))
 }
 
-/// A place in both logs: all changes before it are in objects up to this one, and all others behind that.
+/// Position in both logs: all changes before it are in objects up to this one, and all others behind it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct Cut {
     /// Its number in the local log.
     pub(super) id: u64,
-    /// The object.
+    /// Number of the object.
     pub(super) object: u64,
 }
 
-/// The file, whose directory no other process uses with a bucket.
+/// State file, with a lock that keeps other processes from using the directory with a bucket.
 #[derive(Debug)]
-pub(super) struct Place {
+pub(super) struct PositionFile {
     dir: PathBuf,
-    /// What the file says, if there is one.
+    /// Contents of the file, if there is one.
     pub(super) known: Option<Known>,
     home: Home,
     _lock: File,
 }
 
-impl Place {
-    /// Locks a data directory, which is made if it is not there, and reads its file.
+impl PositionFile {
+    /// Locks a data directory, creating it if needed, and reads its file.
     ///
     /// # Errors
-    /// When another process has the lock, or the file is not readable or damaged.
+    /// If another process has the lock, or the file is unreadable or damaged.
     pub(super) fn lock(dir: &Path) -> io::Result<Self> {
         fs::create_dir_all(dir)?;
         let path = dir.join(LOCK);
@@ -129,44 +129,44 @@ impl Place {
         Ok(Self { dir: dir.to_owned(), known, home: Home::of(dir)?, _lock: lock })
     }
 
-    /// Where the directory is.
+    /// Returns the location of the directory.
     pub(super) fn home(&self) -> Home {
         self.home
     }
 
-    /// Whether it is where it was when it claimed, so that its lock says whether that process lives.
+    /// Returns true if the directory is where it last claimed, so that its lock proves if that process is alive.
     pub(super) fn is_here(&self) -> bool {
         self.known.and_then(|known| known.home).is_none_or(|home| home == self.home)
     }
 
-    /// Whether a directory was ever used with a bucket.
+    /// Returns true if a directory was ever used with a bucket.
     pub(super) fn is_in(dir: &Path) -> bool {
         dir.join(NAME).exists()
     }
 
-    /// Has a directory that is used without its bucket forget where it is in the log there: what it writes does not say
-    /// what is a change, and so it is not known to be equal to what it has left, either.
+    /// Makes a directory that is used without its bucket forget its position in the log. Its new writes are not
+    /// recorded as changes of the log, so its data may no longer equal that position.
     ///
-    /// All that one has which follows, or is empty, comes from the log, or will. What it writes now is no change of
-    /// that, so it is another directory from now on: a CLAIM in the log that it has put says nothing of these data.
+    /// All data of a directory that follows or is empty come from the log. New writes are no changes of that, so the
+    /// directory becomes a new node: a CLAIM that it has put says nothing about these data.
     ///
     /// # Errors
     /// As [`write`](Self::write).
-    pub(super) fn forget_places(&mut self, has_data: bool) -> io::Result<()> {
+    pub(super) fn forget_positions(&mut self, has_data: bool) -> io::Result<()> {
         let Some(known) = self.known else { return Ok(()) };
         let node = if known.follows || !has_data { new_id() } else { known.node };
         let forgotten = Known { node, cut: None, released: None, follows: false, ..known };
         if forgotten == known { Ok(()) } else { self.write(forgotten) }
     }
 
-    /// Moves the local log into a directory of its own, on which a server without a bucket can start. Returns its path.
+    /// Moves the local log into a side directory, on which a server without a bucket can start. Returns its path.
     ///
-    /// The log may be several names. So that a part of it is never taken for the data of this directory, the other one
-    /// has a name that says so until it has all of them, and [`finish_set_aside`](Self::finish_set_aside) goes on from
-    /// there.
+    /// The log may be several files. The side directory keeps a name that marks it incomplete until it has all of them,
+    /// so a part of the log is never used as the data of this directory. [`finish_set_aside`](Self::finish_set_aside)
+    /// completes an interrupted move.
     ///
     /// # Errors
-    /// When that fails.
+    /// If the move fails.
     pub(super) fn set_aside(&self, now_ms: i64) -> io::Result<PathBuf> {
         let begun = self.dir.join(format!("{ASIDE}{now_ms}{INCOMPLETE}"));
         fs::create_dir(&begun)?;
@@ -174,10 +174,10 @@ impl Place {
         self.move_into(&begun)
     }
 
-    /// Moves what an attempt that was cut short has not moved. Returns where it is now, if there was one.
+    /// Completes an interrupted move. Returns the path of the side directory, if there was one.
     ///
     /// # Errors
-    /// When that fails.
+    /// If the move fails.
     pub(super) fn finish_set_aside(&self) -> io::Result<Option<PathBuf>> {
         let is_begun = |name: &String| name.starts_with(ASIDE) && name.ends_with(INCOMPLETE);
         let begun = self.names()?.into_iter().find(is_begun);
@@ -198,12 +198,12 @@ impl Place {
         self.sync()?;
         let aside = begun.with_extension("");
         fs::rename(begun, &aside)?;
-        // Before anything else comes here: it would be moved, too.
+        // Before any new file comes here: it would be moved, too.
         self.sync()?;
         Ok(aside)
     }
 
-    /// What is in the directory, of the names that a server gives.
+    /// Returns the files in the directory whose names a server gives.
     fn names(&self) -> io::Result<Vec<String>> {
         let mut names = Vec::new();
         for found in fs::read_dir(&self.dir)? {
@@ -219,7 +219,7 @@ impl Place {
     /// Replaces the file. It is on the device when this returns.
     ///
     /// # Errors
-    /// When it cannot be written; then it is as it was.
+    /// If it cannot be written; the old file then remains.
     pub(super) fn write(&mut self, known: Known) -> io::Result<()> {
         let released = known.released.map_or("-".to_owned(), |number| number.to_string());
         let cut = known.cut.map_or("-".to_owned(), |cut| format!("{} {}", cut.id, cut.object));
@@ -308,20 +308,23 @@ mod tests {
     #[test]
     fn what_was_written_is_read_and_only_one_process_has_it() {
         let dir = TempDir::new();
-        let mut place = Place::lock(dir.path()).unwrap();
-        assert_eq!(place.known, None);
-        assert!(Place::lock(dir.path()).unwrap_err().to_string().contains("another process"));
+        let mut position_file = PositionFile::lock(dir.path()).unwrap();
+        assert_eq!(position_file.known, None);
+        assert!(
+            PositionFile::lock(dir.path()).unwrap_err().to_string().contains("another process")
+        );
         for released in [None, Some(0), Some(u64::MAX)] {
             let cut = released.map(|object| Cut { id: u64::MAX, object });
-            let home = released.map(|_| place.home());
+            let home = released.map(|_| position_file.home());
             let (node, cluster, follows) = ([0xab; 16], [1; 16], released.is_none());
-            for claiming in [None, Some(Claiming { nonce: [0xcd; 16], home: place.home() })] {
+            for claiming in [None, Some(Claiming { nonce: [0xcd; 16], home: position_file.home() })]
+            {
                 let known =
                     Known { node, cluster, claim: 3, claiming, released, cut, home, follows };
-                place.write(known).unwrap();
-                drop(place);
-                place = Place::lock(dir.path()).unwrap();
-                assert_eq!(place.known, Some(known));
+                position_file.write(known).unwrap();
+                drop(position_file);
+                position_file = PositionFile::lock(dir.path()).unwrap();
+                assert_eq!(position_file.known, Some(known));
             }
         }
     }
@@ -348,14 +351,14 @@ mod tests {
     #[test]
     fn what_is_written_without_the_bucket_is_not_what_was_left() {
         let dir = TempDir::new();
-        let mut place = Place::lock(dir.path()).unwrap();
+        let mut position_file = PositionFile::lock(dir.path()).unwrap();
         let left = Known { claim: 3, released: Some(7), ..Known::default() };
         for cut in [None, Some(Cut { id: 1, object: 2 })] {
-            place.write(Known { cut, ..left }).unwrap();
-            place.forget_places(true).unwrap();
-            drop(place);
-            place = Place::lock(dir.path()).unwrap();
-            assert_eq!(place.known, Some(Known { released: None, ..left }));
+            position_file.write(Known { cut, ..left }).unwrap();
+            position_file.forget_positions(true).unwrap();
+            drop(position_file);
+            position_file = PositionFile::lock(dir.path()).unwrap();
+            assert_eq!(position_file.known, Some(Known { released: None, ..left }));
         }
     }
 
@@ -366,11 +369,11 @@ mod tests {
         for (follows, has_data, is_same) in
             [(false, true, true), (true, true, false), (true, false, false), (false, false, false)]
         {
-            let mut place = Place::lock(dir.path()).unwrap();
-            place.write(Known { follows, ..left }).unwrap();
-            place.forget_places(has_data).unwrap();
-            drop(place);
-            let known = Place::lock(dir.path()).unwrap().known.unwrap();
+            let mut position_file = PositionFile::lock(dir.path()).unwrap();
+            position_file.write(Known { follows, ..left }).unwrap();
+            position_file.forget_positions(has_data).unwrap();
+            drop(position_file);
+            let known = PositionFile::lock(dir.path()).unwrap().known.unwrap();
             assert_eq!(known.node == left.node, is_same, "{follows} {has_data}");
             assert_eq!(known, Known { node: known.node, ..left });
         }
@@ -379,26 +382,26 @@ mod tests {
     #[test]
     fn what_was_put_aside_in_part_is_put_aside_as_a_whole() {
         let dir = TempDir::new();
-        let place = Place::lock(dir.path()).unwrap();
+        let position_file = PositionFile::lock(dir.path()).unwrap();
         let names = ["wal-2", "wal-2.complete", "cold", "dump.rdb"];
         names.iter().for_each(|name| _ = dir.write(name, "data"));
-        assert_eq!(place.finish_set_aside().unwrap(), None);
+        assert_eq!(position_file.finish_set_aside().unwrap(), None);
         // A directory that is not empty is not replaced.
         let at = |name: &str| dir.path().join(name);
         fs::create_dir_all(at("diverged-1.incomplete/cold/of another")).unwrap();
-        place.finish_set_aside().unwrap_err();
+        position_file.finish_set_aside().unwrap_err();
         assert!(!at("diverged-1").exists());
         fs::remove_dir_all(at("diverged-1.incomplete/cold")).unwrap();
-        let aside = place.finish_set_aside().unwrap();
+        let aside = position_file.finish_set_aside().unwrap();
         assert_eq!(aside, Some(at("diverged-1")));
         names.iter().for_each(|name| {
             assert!(at("diverged-1").join(name).exists() && !at(name).exists(), "{name}");
         });
         dir.write("wal", "newer");
-        assert_eq!(place.finish_set_aside().unwrap(), None);
-        assert_eq!(place.set_aside(2).unwrap(), at("diverged-2"));
+        assert_eq!(position_file.finish_set_aside().unwrap(), None);
+        assert_eq!(position_file.set_aside(2).unwrap(), at("diverged-2"));
         assert!(at("diverged-2/wal").exists() && !at("wal").exists());
-        assert_eq!(place.finish_set_aside().unwrap(), None);
+        assert_eq!(position_file.finish_set_aside().unwrap(), None);
     }
 
     #[test]
@@ -406,7 +409,7 @@ mod tests {
         for text in ["", "tierce-bucket 2\n", "tierce-bucket 1\nnode 00\n", "tierce-bucket 1\n"] {
             let dir = TempDir::new();
             dir.write(NAME, text);
-            let error = Place::lock(dir.path()).unwrap_err().to_string();
+            let error = PositionFile::lock(dir.path()).unwrap_err().to_string();
             assert!(error.contains("bucket.state: it is damaged"), "{error}");
         }
     }

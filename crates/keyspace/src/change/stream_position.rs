@@ -5,8 +5,8 @@
 //! the data in this log, or an older one after which the stream has changed nothing. So a power cut that takes the end
 //! of the log takes data and offset together.
 //!
-//! A primary logs the place in its own stream once, when it ends in order ([`ShardLocks::end_at`]), and takes it back
-//! when it starts ([`ShardLocks::move_to`]). So the log of a primary that was killed has none.
+//! A primary logs the final offset in its own stream once, at an orderly shutdown ([`ShardLocks::end_at`]), and
+//! revokes it at the next start ([`ShardLocks::move_to`]). So the log of a primary that was killed has none.
 
 use parking_lot::Mutex;
 
@@ -15,27 +15,27 @@ use crate::db_index::DbIndex;
 /// Length of the name of a stream.
 pub const STREAM_NAME_LEN: usize = 40;
 
-/// A place in a stream.
+/// An offset in a stream.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct StreamPlace {
+pub struct StreamPosition {
     /// The name of the stream.
     pub stream: [u8; STREAM_NAME_LEN],
-    /// So many bytes of it are known.
+    /// Number of bytes of the stream that are applied.
     pub offset: u64,
-    /// The database that is selected there.
+    /// Database that is selected there.
     pub db: DbIndex,
 }
 
-/// A place that the next changes lead to.
+/// Pending offset that the next changes reach.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Due {
-    pub(crate) place: Option<StreamPlace>,
-    /// It is logged even if nothing changes.
+    pub(crate) position: Option<StreamPosition>,
+    /// True if it is logged even without a change.
     pub(crate) is_forced: bool,
-    /// It is in the stream of this server itself, which is a primary and ends here.
+    /// True if it is in this server's own stream: a primary that shuts down.
     pub(crate) is_own: bool,
 }
 
-/// The place of the data, as the log has it. Locked while a record with it is appended, so that a checkpoint does not
-/// restate an older one behind it.
-pub(crate) type KnownPlace = Mutex<Option<StreamPlace>>;
+/// Offset of the data, as in the log. Locked while a record with an offset is appended, so that a checkpoint does not
+/// restate an older one after it.
+pub(crate) type KnownPosition = Mutex<Option<StreamPosition>>;

@@ -1,4 +1,4 @@
-//! Requests of a batch whose gates change between the look at them and the request.
+//! Requests of a batch whose admission changes between the check and the request.
 
 use std::sync::mpsc;
 use std::thread;
@@ -12,36 +12,36 @@ use crate::error::Interrupt;
 use crate::fault::Fault;
 use crate::kernel::Kernel;
 use crate::pipeline;
-use crate::pipeline::gates::{Barred, Gates};
+use crate::pipeline::admission::{Admission, Barred};
 use crate::replica_level::ReplicaLevel;
 use crate::replication::failover::Plan;
 use crate::replication::role::Address;
 use crate::shutdown::Shutdown;
 
-/// The verdict on a call of RESP.
-fn judge(bench: &mut Bench, gates: &Gates, line: &str) -> String {
+/// Returns the decision about a RESP call.
+fn check(bench: &mut Bench, admission: &Admission, line: &str) -> String {
     let Bench { kernel, caller, .. } = bench;
     let call: Call = line.split(' ').map(|word| word.as_bytes().to_vec()).collect();
     let args = owned(&call);
     let command = pipeline::resolve(kernel, args.as_args()).ok().expect("a command");
     let mut locks = kernel.keyspace.locks();
-    match gates.judge(kernel, caller, &mut locks, command, args.as_args()) {
+    match admission.check(kernel, caller, &mut locks, command, args.as_args()) {
         Ok(()) => "runs".to_owned(),
         Err(Barred::Held(_)) => "waits".to_owned(),
         Err(Barred::Refused(refused)) => refused.error.as_str().to_owned(),
     }
 }
 
-/// The verdict on a write of another protocol.
-fn admit(kernel: &Kernel, gates: &Gates) -> Result<(), Option<Fault>> {
-    let admitted = gates.admit(kernel, &mut kernel.keyspace.locks(), Access::CHANGE, || false);
+/// Returns the decision about a write of another protocol.
+fn admit(kernel: &Kernel, admission: &Admission) -> Result<(), Option<Fault>> {
+    let admitted = admission.admit(kernel, &mut kernel.keyspace.locks(), Access::CHANGE, || false);
     admitted.map_err(|barred| match barred {
         Barred::Held(_) => None,
         Barred::Refused(fault) => Some(fault),
     })
 }
 
-/// The other server has all that is to be written, and this one would differ from it for ever.
+/// The other server has all writes by then, and this one would differ from it for ever.
 #[test]
 fn what_a_failover_has_held_back_does_not_run_at_its_end() {
     const READ_ONLY: &str = "READONLY You can't write against a read only replica.";
@@ -52,14 +52,14 @@ fn what_a_failover_has_held_back_does_not_run_at_its_end() {
         let plan = Plan { target: None, until_ms: None, is_forced: false, leaves_bucket: false };
         assert!(kernel.begin_failover(plan));
         assert!(kernel.hand_over(1, &Address { host: b"h".to_vec(), port: 1 }, || true));
-        let gates = Gates::read(kernel, &mut bench.caller, NOW_MS);
-        let gates_of_others = Gates::read_for_all(kernel, NOW_MS);
+        let admission = Admission::read(kernel, &mut bench.caller, NOW_MS);
+        let admission_of_others = Admission::read_for_all(kernel, NOW_MS);
         match is_done {
             true => kernel.failover_is_done(kernel.role.following().expect("the other").number),
             false => assert!(kernel.abort_failover("a test")),
         }
         assert!(!kernel.failover.is_on() && !kernel.pause.is_on(NOW_MS));
-        assert_eq!(admit(kernel, &gates_of_others), Err(None));
+        assert_eq!(admit(kernel, &admission_of_others), Err(None));
         let writes = [
             "SET k v",
             "PFDEBUG GETREG counter0",
@@ -69,21 +69,21 @@ fn what_a_failover_has_held_back_does_not_run_at_its_end() {
             "debug reload",
         ];
         for line in writes {
-            assert_eq!(judge(&mut bench, &gates, line), "waits", "{line}");
+            assert_eq!(check(&mut bench, &admission, line), "waits", "{line}");
         }
-        assert_eq!(judge(&mut bench, &gates, "GET string0"), "runs");
+        assert_eq!(check(&mut bench, &admission, "GET string0"), "runs");
         let verdict = if is_done { READ_ONLY } else { "runs" };
-        let gates = Gates::read(&bench.kernel, &mut bench.caller, NOW_MS);
+        let admission = Admission::read(&bench.kernel, &mut bench.caller, NOW_MS);
         for line in ["SET k v", "DEBUG POPULATE 1", "DEBUG RELOAD"] {
-            assert_eq!(judge(&mut bench, &gates, line), verdict, "{line}");
+            assert_eq!(check(&mut bench, &admission, line), verdict, "{line}");
         }
-        let gates = Gates::read_for_all(&bench.kernel, NOW_MS);
+        let admission = Admission::read_for_all(&bench.kernel, NOW_MS);
         let verdict = if is_done { Err(Some(Fault::ReadOnly)) } else { Ok(()) };
-        assert_eq!(admit(&bench.kernel, &gates), verdict);
+        assert_eq!(admit(&bench.kernel, &admission), verdict);
     }
 }
 
-/// They run for long, and the role changes meanwhile, or a pause begins.
+/// They run for long, while the role may change or a pause may begin.
 #[test]
 fn subcommands_of_debug_that_change_keys_are_judged_again() {
     const READ_ONLY: &str = "READONLY You can't write against a read only replica.";
@@ -92,7 +92,7 @@ fn subcommands_of_debug_that_change_keys_are_judged_again() {
     let changes = bench.changes();
     bench.kernel.pause.hold();
     let interrupt = bench.with_long(&words("DEBUG POPULATE 1"), |ctx| ctx.run());
-    assert_eq!((interrupt, bench.changes()), (Some(Interrupt::Gate), changes));
+    assert_eq!((interrupt, bench.changes()), (Some(Interrupt::Admission), changes));
     bench.kernel.role.follow(Some(Address { host: b"h".to_vec(), port: 1 }), NOW_MS);
     for line in ["DEBUG POPULATE 1", "DEBUG RELOAD NOSAVE"] {
         let replies = bench.run(Way::Long, &[words(line)]);
@@ -101,7 +101,7 @@ fn subcommands_of_debug_that_change_keys_are_judged_again() {
     assert_eq!(bench.changes(), changes);
 }
 
-/// Another server may own the log in the bucket already.
+/// Another server may already own the log in the bucket.
 #[test]
 fn a_failover_to_the_bucket_is_not_undone_behind_the_handover() {
     let Bench { kernel, .. } = &Bench::new(Proto::Resp2);
@@ -113,7 +113,7 @@ fn a_failover_to_the_bucket_is_not_undone_behind_the_handover() {
     assert!(kernel.failover.is_on() && kernel.pause.is_on(NOW_MS));
 }
 
-/// Nothing is to change before the end of a server, whatever becomes of a failover.
+/// Nothing may change before the end of a server, whatever happens to a failover.
 #[test]
 fn a_failover_that_is_given_up_during_a_shutdown_lets_nothing_expire() {
     for hands_over in [false, true] {
@@ -136,7 +136,7 @@ fn a_failover_that_is_given_up_during_a_shutdown_lets_nothing_expire() {
     }
 }
 
-/// A replica has no stream of its own, and its clients are to go to the primary.
+/// A replica has no stream of its own, and its clients must go to the primary.
 #[test]
 fn at_the_end_of_a_failover_writes_are_refused_for_the_role() {
     const ROUNDS: usize = 20_000;
@@ -146,7 +146,8 @@ fn at_the_end_of_a_failover_writes_are_refused_for_the_role() {
     let plan = Plan { target: None, until_ms: None, is_forced: false, leaves_bucket: false };
     let target = Address { host: b"h".to_vec(), port: 1 };
     thread::scope(|scope| {
-        // If one of the threads panics, its ends are dropped, and the other one does not wait for it.
+        // If one of the threads panics, its channel ends are dropped, and the other one does not
+        // wait for it.
         let (rounds, begun) = mpsc::channel();
         let (told, tells) = mpsc::channel();
         let looks = scope.spawn(move || {

@@ -1,7 +1,7 @@
-//! A large part of a request that is received into a vector of its own, which the command that stores
-//! it keeps.
+//! A side buffer: a large part of a request is received into a vector of its own, which the command that stores it
+//! keeps.
 //!
-//! - What has arrived is never moved by the program, cleared beforehand, or copied behind what stood before it.
+//! - Received bytes are never moved, zeroed beforehand, or copied behind the earlier input.
 //! - Memory is touched as bytes arrive. Room ahead of them is bounded by [`READ_AHEAD_FACTOR`].
 
 use std::io;
@@ -15,34 +15,34 @@ use super::rest::READ_AHEAD_FACTOR;
 use crate::tls::Buffers;
 use crate::transport::Transport;
 
-/// Least room that is made at a time.
+/// Least room that is allocated at a time.
 const ROOM_BYTES_MIN: usize = 1024 * 1024;
 
-/// Least and most of the room that is populated at a time. One call for this many pages costs less than a page fault
-/// for each. Meanwhile the peer fills the socket, so that larger steps also mean fewer and longer `recv`s. A step is
-/// never larger than what has arrived, or the least.
+/// Bounds of the room that is populated at a time. One call for this many pages costs less than a page fault for each.
+/// Meanwhile the peer fills the socket, so larger steps also mean fewer and longer `recv`s. A step is never larger than
+/// the received bytes, or the minimum.
 const POPULATED_BYTES_MIN: usize = 1024 * 1024;
 const POPULATED_BYTES_MAX: usize = 4 * 1024 * 1024;
 
-/// Bytes of the input that are kept out of it.
+/// Bytes of the input that are received into a side buffer.
 #[derive(Debug)]
-pub(crate) struct Apart {
-    /// Where in the input they stood.
+pub(crate) struct SideBuffer {
+    /// Position of the value in the input.
     at: usize,
-    /// How many there will be.
+    /// Final number of bytes.
     len: usize,
     bytes: Vec<u8>,
-    /// Up to where the vector is in memory: never less than its length, nor more than its capacity.
+    /// End of the part of the vector that is in memory: at least its length, at most its capacity.
     populated: usize,
 }
 
-impl Apart {
-    /// Of `len` bytes that are at `at`, none have arrived.
+impl SideBuffer {
+    /// Creates an empty side buffer for `len` bytes at `at`.
     pub(crate) fn new(at: usize, len: usize) -> Self {
         Self { at, len, bytes: Vec::new(), populated: 0 }
     }
 
-    /// A complete one.
+    /// Creates a complete one.
     pub(crate) fn from_bytes(at: usize, bytes: Vec<u8>) -> Self {
         Self { at, len: bytes.len(), populated: bytes.len(), bytes }
     }
@@ -51,12 +51,12 @@ impl Apart {
         self.at
     }
 
-    /// What has arrived.
+    /// Returns the received bytes.
     pub(crate) fn bytes(&self) -> &[u8] {
         &self.bytes
     }
 
-    /// How much of the vector is in memory.
+    /// Returns how many bytes of the vector are in memory.
     pub(crate) fn populated(&self) -> usize {
         self.populated
     }
@@ -69,15 +69,15 @@ impl Apart {
         self.bytes
     }
 
-    /// Appends a copy of bytes that have arrived elsewhere.
+    /// Appends a copy of bytes that were received elsewhere.
     pub(crate) fn append(&mut self, bytes: &[u8]) {
         assert!(bytes.len() <= self.len - self.bytes.len(), "only what belongs here");
         self.bytes.extend_from_slice(bytes);
         self.populated = self.populated.max(self.bytes.len());
     }
 
-    /// Receives once, at most `max` bytes, which must not be 0. Returns how many came, and how many
-    /// could have.
+    /// Receives once, at most `max` bytes, which must not be 0. Returns the number of bytes received, and the room that
+    /// there was.
     pub(crate) fn receive(
         &mut self,
         transport: &mut Transport,
@@ -112,7 +112,7 @@ impl Apart {
             return;
         }
         let room = &mut self.bytes.spare_capacity_mut()[ahead..];
-        // Steps end between two pages, so that none is left to a page fault.
+        // Steps end at page boundaries, so that no page is left to a page fault.
         let end = (room.as_ptr().addr() + step) / page_size() * page_size();
         let step = (end - room.as_ptr().addr()).min(room.len());
         populate_pages(&mut room[..step]);
@@ -120,8 +120,8 @@ impl Apart {
     }
 }
 
-/// Has the kernel populate the whole pages of `room` at once. Where it does not know how (before Linux 5.14), it
-/// does so one by one when they are written.
+/// Asks the kernel to populate the whole pages of `room` at once. Before Linux 5.14 the kernel cannot do this, and
+/// populates each page when it is written.
 fn populate_pages(room: &mut [MaybeUninit<u8>]) {
     let page = page_size();
     let skipped = room.as_ptr().align_offset(page);
@@ -145,24 +145,24 @@ mod tests {
     fn receives_just_what_belongs_to_it_and_makes_room_as_it_comes() {
         let (mut peer, socket) = UnixStream::pair().unwrap();
         let sent: Vec<u8> = (0..3_000_000_u32).map(|at| (at % 251) as u8).collect();
-        let mut apart = Apart::new(7, 2_999_000);
-        apart.append(&sent[..1000]);
+        let mut side_buffer = SideBuffer::new(7, 2_999_000);
+        side_buffer.append(&sent[..1000]);
         let rest = sent[1000..].to_vec();
         let sender = std::thread::spawn(move || peer.write_all(&rest).map(|()| peer).unwrap());
-        while !apart.is_complete() {
+        while !side_buffer.is_complete() {
             let buffers = &mut Buffers::default();
             let (room, count) =
-                apart.receive(&mut Transport::Plain, socket.as_fd(), 100_000, buffers);
+                side_buffer.receive(&mut Transport::Plain, socket.as_fd(), 100_000, buffers);
             assert!(count.unwrap() <= room && room <= 100_000);
-            let ahead = apart.bytes.capacity() - apart.bytes().len();
-            let bound = ROOM_BYTES_MIN.max((READ_AHEAD_FACTOR - 1) * apart.bytes().len());
+            let ahead = side_buffer.bytes.capacity() - side_buffer.bytes().len();
+            let bound = ROOM_BYTES_MIN.max((READ_AHEAD_FACTOR - 1) * side_buffer.bytes().len());
             assert!(ahead <= bound, "{ahead} ahead");
-            let populated = apart.populated() - apart.bytes().len();
-            let bound = apart.bytes().len().clamp(POPULATED_BYTES_MIN, POPULATED_BYTES_MAX);
+            let populated = side_buffer.populated() - side_buffer.bytes().len();
+            let bound = side_buffer.bytes().len().clamp(POPULATED_BYTES_MIN, POPULATED_BYTES_MAX);
             assert!(populated <= bound, "{populated} of them in memory");
         }
-        assert_eq!(apart.bytes.capacity(), 2_999_000);
-        assert_eq!(apart.bytes(), &sent[..2_999_000]);
+        assert_eq!(side_buffer.bytes.capacity(), 2_999_000);
+        assert_eq!(side_buffer.bytes(), &sent[..2_999_000]);
         let mut left = Vec::new();
         while left.len() < 1000 {
             let mut buffer = [0; 2000];

@@ -1,12 +1,12 @@
-//! Which clients `maxclients` admits.
+//! Admission of clients under `maxclients`.
 //!
-//! Some connections are reserved for each protocol that has a listener, and for RESP clients on this machine, so that a
-//! flood of one protocol locks out neither the clients of another one nor the administrator. A reservation ends when
+//! Some connections are reserved for each protocol that has a listener, and for RESP clients on this machine. So a
+//! flood of one protocol does not lock out clients of another protocol or the administrator. A reservation ends when
 //! such a client uses it. All other connections are first come, first served.
 
 use super::Client;
 
-/// The protocol that a client speaks, all its connection long.
+/// The protocol of a client. It never changes during a connection.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Protocol {
     /// Redis'.
@@ -21,24 +21,24 @@ pub enum Protocol {
 /// The protocols that the server listens for, in the order of [`Protocol`].
 pub type Listening = [bool; 3];
 
-/// Places kept for each group of clients, and never more than one in [`KEPT_SHARE`].
+/// Maximum of reserved connections for each group, and never more than one in [`KEPT_SHARE`].
 const KEPT_MAX: usize = 4;
 
 const KEPT_SHARE: usize = 10;
 
-/// How many clients there are.
+/// Numbers of clients.
 #[derive(Clone, Copy, Debug, Default)]
-pub(super) struct Places {
+pub(super) struct Slots {
     taken: usize,
     /// In the order of [`Protocol`].
     by_protocol: [usize; 3],
-    /// Those of [`Protocol::Resp`] that are on this machine.
+    /// RESP clients on this machine.
     administrators: usize,
 }
 
-impl Places {
-    /// Whether one more client may come, of `max` at most. One that takes a kept place may as long as any is free: the
-    /// limit and the listeners may have changed, so that more places have to be kept than there are.
+impl Slots {
+    /// Returns true if one more client is admitted, of `max` at most. A client with a reservation is admitted while any
+    /// connection is free: after a change of the limit or the listeners, more may be reserved than there are.
     pub(super) fn admits(&self, client: &Client, max: usize, listening: Listening) -> bool {
         let each = (max / KEPT_SHARE).min(KEPT_MAX);
         let mut with_it = *self;
@@ -47,10 +47,10 @@ impl Places {
         self.taken < max && (after < before || with_it.taken + after <= max)
     }
 
-    /// Reserved connections that are still free, `each` for every group.
+    /// Returns the number of reserved connections that are still free; `each` is the number for every group.
     ///
-    /// Administrators are clients of RESP as well, so what is kept for RESP includes what is kept for them. A client
-    /// that goes frees one place, and this grows by one at most: what is kept stays free.
+    /// Administrators are RESP clients as well, so the reservation for RESP includes theirs. A client that leaves frees
+    /// one connection and increases this number by one at most. So reserved connections stay free.
     fn kept(&self, each: usize, listening: Listening) -> usize {
         let [resp, memcached, pedrokv] = self.by_protocol;
         let for_resp =
@@ -59,14 +59,14 @@ impl Places {
         kept.iter().zip(listening).filter(|(_, is_on)| *is_on).map(|(kept, _)| kept).sum()
     }
 
-    /// Counts a client that comes.
+    /// Counts a client that connects.
     pub(super) fn take(&mut self, client: &Client) {
         self.taken += 1;
         self.by_protocol[client.speaks as usize] += 1;
         self.administrators += usize::from(administers(client));
     }
 
-    /// Counts a client that goes, and has come before.
+    /// Counts a client that disconnects.
     pub(super) fn leave(&mut self, client: &Client) {
         self.taken -= 1;
         self.by_protocol[client.speaks as usize] -= 1;
@@ -93,24 +93,18 @@ mod tests {
         Client::new(Origin { speaks, local, ..Origin::default() }, 0)
     }
 
-    /// How many such clients come in.
-    fn crowd(
-        places: &mut Places,
-        speaks: Protocol,
-        local: bool,
-        max: usize,
-        on: Listening,
-    ) -> usize {
+    /// Returns the number of such clients that are admitted.
+    fn crowd(slots: &mut Slots, speaks: Protocol, local: bool, max: usize, on: Listening) -> usize {
         let client = client(speaks, local);
-        let comes = || places.admits(&client, max, on).then(|| places.take(&client));
+        let comes = || slots.admits(&client, max, on).then(|| slots.take(&client));
         std::iter::from_fn(comes).count()
     }
 
     #[test]
     fn a_crowd_leaves_places_for_all_others() {
         const ALL: Listening = [true; 3];
-        let mut places = Places::default();
-        let mut come = |speaks, local| crowd(&mut places, speaks, local, 40, ALL);
+        let mut slots = Slots::default();
+        let mut come = |speaks, local| crowd(&mut slots, speaks, local, 40, ALL);
         assert_eq!(come(Protocol::Memcached, LOCAL), 40 - (8 + 4));
         assert_eq!(come(Protocol::PedroKv, REMOTE), 4);
         assert_eq!(come(Protocol::Resp, REMOTE), 4);
@@ -121,22 +115,22 @@ mod tests {
     #[test]
     fn nothing_is_kept_for_protocols_without_a_listener_and_of_few_places() {
         const RESP: Listening = [true, false, false];
-        assert_eq!(crowd(&mut Places::default(), Protocol::Resp, LOCAL, 10_000, RESP), 10_000);
-        assert_eq!(crowd(&mut Places::default(), Protocol::Resp, REMOTE, 10_000, RESP), 9_996);
-        assert_eq!(crowd(&mut Places::default(), Protocol::Resp, REMOTE, 19, RESP), 18);
-        assert_eq!(crowd(&mut Places::default(), Protocol::Resp, REMOTE, 9, RESP), 9);
+        assert_eq!(crowd(&mut Slots::default(), Protocol::Resp, LOCAL, 10_000, RESP), 10_000);
+        assert_eq!(crowd(&mut Slots::default(), Protocol::Resp, REMOTE, 10_000, RESP), 9_996);
+        assert_eq!(crowd(&mut Slots::default(), Protocol::Resp, REMOTE, 19, RESP), 18);
+        assert_eq!(crowd(&mut Slots::default(), Protocol::Resp, REMOTE, 9, RESP), 9);
     }
 
-    /// One group has too few places since the limit was lowered, or since there is another listener.
+    /// One group has too few connections after the limit was lowered, or after a listener was added.
     #[test]
     fn who_takes_a_kept_place_comes_in_as_long_as_there_is_any() {
-        let mut places = Places::default();
-        let remote = crowd(&mut places, Protocol::Resp, REMOTE, 100, [true, false, false]);
+        let mut slots = Slots::default();
+        let remote = crowd(&mut slots, Protocol::Resp, REMOTE, 100, [true, false, false]);
         assert_eq!(remote, 96);
         let on = [true, true, false];
-        assert_eq!(crowd(&mut places, Protocol::Resp, REMOTE, 100, on), 0);
-        assert_eq!(crowd(&mut places, Protocol::Memcached, REMOTE, 98, on), 2);
-        assert_eq!(crowd(&mut places, Protocol::Resp, LOCAL, 98, on), 0, "all are taken");
+        assert_eq!(crowd(&mut slots, Protocol::Resp, REMOTE, 100, on), 0);
+        assert_eq!(crowd(&mut slots, Protocol::Memcached, REMOTE, 98, on), 2);
+        assert_eq!(crowd(&mut slots, Protocol::Resp, LOCAL, 98, on), 0, "all are taken");
     }
 
     proptest! {
@@ -151,28 +145,28 @@ mod tests {
             steps in prop::collection::vec((0..3_usize, any::<bool>(), any::<bool>()), 0..400),
         ) {
             let spoken = [Protocol::Resp, Protocol::Memcached, Protocol::PedroKv];
-            let (mut places, mut present) = (Places::default(), Vec::new());
+            let (mut slots, mut present) = (Slots::default(), Vec::new());
             for (protocol, local, comes) in steps {
                 let next = client(spoken[protocol], local);
                 if !comes {
                     if !present.is_empty() {
                         let gone: Client = present.swap_remove(protocol % present.len());
-                        places.leave(&gone);
+                        slots.leave(&gone);
                     }
                 } else if on[protocol] {
                     let each = KEPT_MAX.min(max / KEPT_SHARE);
-                    let lacks = places.by_protocol[protocol] < each
-                        || administers(&next) && places.administrators < each;
-                    let admitted = places.admits(&next, max, on);
+                    let lacks = slots.by_protocol[protocol] < each
+                        || administers(&next) && slots.administrators < each;
+                    let admitted = slots.admits(&next, max, on);
                     prop_assert!(admitted || !lacks);
                     if admitted {
-                        places.take(&next);
+                        slots.take(&next);
                         present.push(next);
                     }
                 }
-                prop_assert!(places.taken == present.len() && places.taken <= max);
+                prop_assert!(slots.taken == present.len() && slots.taken <= max);
                 let each = KEPT_MAX.min(max / KEPT_SHARE);
-                prop_assert!(places.taken + places.kept(each, on) <= max);
+                prop_assert!(slots.taken + slots.kept(each, on) <= max);
             }
         }
     }
