@@ -1,16 +1,20 @@
 """metrics.py PORT: what scripts/metrics checks. At PORT is a server, behind it its port for HTTP, a replica, redis-server,
-and redis_exporter of the server."""
+redis_exporter of the server, a server with a bucket, its port for HTTP, its replica, and that one's port for HTTP."""
 
+import json
 import pathlib
 import re
 import socket
 import sys
+import time
 import urllib.request
 
 from prometheus_client.parser import text_string_to_metric_families
 
 PORT = int(sys.argv[1])
-FIELDS = pathlib.Path(__file__).parent.parent / "tests" / "redis-7.2-info.txt"
+ROOT = pathlib.Path(__file__).parent.parent
+FIELDS = ROOT / "tests" / "redis-7.2-info.txt"
+PACKAGING = ROOT / "packaging"
 
 # About the exporter itself, its process, and the connection that it makes.
 OF_THE_EXPORTER = re.compile(r"redis_exporter_|redis_target_|redis_last_key_groups_|go_|process_|promhttp_")
@@ -120,8 +124,29 @@ def beside_redis():
     print(f"{len(lines)} fields of Redis 7.2, {reasons} of them absent with a reason")
 
 
+def dashboard_and_alerts():
+    """Each metric that they name has a sample on one of the servers. The replica needs a moment to connect."""
+    json.loads((PACKAGING / "grafana-dashboard.json").read_text())
+    texts = [(PACKAGING / name).read_text() for name in ("grafana-dashboard.json", "alerts.yml")]
+    used = set(re.findall(r"\b(?:redis|tierce)_[a-z0-9_]+", " ".join(texts)))
+    titles = re.findall(r"^##+ (.*)", (ROOT / "docs" / "runbooks.md").read_text(), re.MULTILINE)
+    sections = {re.sub(r"[^\w -]", "", title.lower()).replace(" ", "-") for title in titles}
+    for section in re.findall(r"docs/runbooks\.md#([\w-]+)", texts[1]):
+        check(section in sections, f"docs/runbooks.md has no section #{section}")
+    deadline = time.monotonic() + 20
+    missing = used
+    while missing and time.monotonic() < deadline:
+        missing = used - {name for port in (PORT + 1, PORT + 6, PORT + 8) for name, _ in scrape(port)[1]}
+        time.sleep(0.1)
+    for name in sorted(missing):
+        check(False, f"packaging/ names {name}, which no server has")
+    check(len(used) > 40, "hardly any metric is named in packaging/")
+    print(f"{len(used)} metrics in the dashboard and the alert rules, {len(missing)} of them missing")
+
+
 beside_the_exporter()
 beside_redis()
+dashboard_and_alerts()
 for failure in failures:
     print(f"scripts/metrics: {failure}")
 sys.exit(bool(failures))

@@ -1,13 +1,13 @@
-//! Circles of files: of those that use each other, directly or by way of others.
+//! Cycles of files that use each other, directly or through other files.
 //!
-//! A file uses what it imports, and what it names by a path. Where that is a re-export, it uses the file behind it; and a
-//! file that only re-exports what is below it does not use that.
+//! A file uses the files that it imports or names by a path. If that is a re-export, it uses the file behind it. A
+//! file that only re-exports names from below does not use that file.
 
 use std::collections::{BTreeMap, BTreeSet};
 
 use super::layers::{CRATES, Source, sources};
 
-/// The most files of a circle.
+/// Maximum number of files in a cycle.
 const LARGEST: usize = 5;
 
 /// Words of a path.
@@ -16,7 +16,7 @@ type Words = Vec<String>;
 /// Arrows from each node to others.
 type Arrows = BTreeMap<String, BTreeSet<String>>;
 
-/// Nodes that reach each other, for each circle, the largest first.
+/// Returns the sets of nodes that reach each other, the largest first.
 fn circles(arrows: &Arrows) -> Vec<BTreeSet<String>> {
     let reached: BTreeMap<_, _> = arrows.keys().map(|from| (from, reached(arrows, from))).collect();
     let mutual = reached.iter().map(|(from, to)| {
@@ -30,7 +30,7 @@ fn circles(arrows: &Arrows) -> Vec<BTreeSet<String>> {
     circles
 }
 
-/// The nodes to which arrows lead from this one.
+/// Returns the nodes that can be reached from this one.
 fn reached<'a>(arrows: &'a Arrows, from: &'a String) -> BTreeSet<&'a String> {
     let (mut open, mut reached) = (vec![from], BTreeSet::new());
     while let Some(node) = open.pop() {
@@ -39,17 +39,17 @@ fn reached<'a>(arrows: &'a Arrows, from: &'a String) -> BTreeSet<&'a String> {
     reached
 }
 
-/// The files of a crate, and what they import.
+/// The files of a crate, and their imports.
 struct Files<'s> {
     sources: BTreeMap<Words, &'s Source>,
-    /// What a name that a file has imported stands for.
+    /// Path behind each name that a file has imported.
     imported: BTreeMap<(Words, String), Words>,
 }
 
 /// A path from the root of the crate.
 struct Use {
     path: Words,
-    /// The name of what is imported.
+    /// Name of the import.
     name: String,
     is_public: bool,
 }
@@ -67,7 +67,7 @@ impl<'s> Files<'s> {
         files
     }
 
-    /// From each file, which others it uses.
+    /// Returns the files that each file uses.
     fn arrows(&self) -> Arrows {
         let of_file = |(module, source): (&Words, &&Source)| {
             let code = Code::of(&source.code());
@@ -84,7 +84,7 @@ impl<'s> Files<'s> {
         self.sources.iter().map(of_file).collect()
     }
 
-    /// What a file imports of its crate.
+    /// Returns the paths of its own crate that a file imports.
     fn imports(&self, module: &[String], code: &Code) -> Vec<Use> {
         let mut uses = Vec::new();
         for (is_public, import) in &code.imports {
@@ -100,7 +100,7 @@ impl<'s> Files<'s> {
         uses
     }
 
-    /// A path that a file names, from the root of the crate; none if it leads into another crate.
+    /// Returns a path that a file names, from the root of the crate; `None` for a path into another crate.
     fn whole_path(&self, module: &[String], path: Words) -> Option<Words> {
         let mut words = path.into_iter().peekable();
         let mut from = module.to_vec();
@@ -122,10 +122,10 @@ impl<'s> Files<'s> {
         Some(from.into_iter().chain(words).collect())
     }
 
-    /// The file that has what a path leads to.
+    /// Returns the file that contains the target of a path.
     fn file_of(&self, path: &[String]) -> Option<Words> {
         let mut path = path.to_vec();
-        // A name that stands for itself would be followed without end.
+        // A name that refers to itself would be followed without end.
         for _ in 0..8 {
             let deepest =
                 (0..=path.len()).rev().find(|len| self.sources.contains_key(&path[..*len]))?;
@@ -144,7 +144,7 @@ fn name_of(module: &[String]) -> String {
     if module.is_empty() { "lib".to_owned() } else { module.join("::") }
 }
 
-/// The paths of an import, each with the name that it has here.
+/// Returns the paths of an import, each with its local name.
 fn members(import: &str) -> Vec<(Words, String)> {
     let Some((before, list)) = import.split_once('{') else {
         let (path, alias) = import.split_once(" as ").unwrap_or((import, ""));
@@ -168,9 +168,9 @@ fn words(path: &str) -> impl Iterator<Item = String> {
     path.split("::").map(|word| word.trim().to_owned()).filter(|word| !word.is_empty())
 }
 
-/// Code without what says which modules there are, and its imports apart.
+/// Code without module declarations, separated from its imports.
 struct Code {
-    /// Each without its end, and if it is a re-export.
+    /// Imports without their end, each true if it is a re-export.
     imports: Vec<(bool, String)>,
     rest: String,
 }
@@ -208,12 +208,12 @@ impl Code {
         Self { imports, rest }
     }
 
-    /// If it names this outside of its imports.
+    /// Returns true if the code names this outside of its imports.
     fn names(&self, name: &str) -> bool {
         self.rest.split(|c| !is_of_word(c)).any(|word| word == name)
     }
 
-    /// The paths that it names outside of its imports, but for those that say who may see something.
+    /// Returns the paths that the code names outside of its imports, except for those in visibilities.
     fn paths(&self) -> Vec<Words> {
         let is_of_path = |c: char| c == ':' || is_of_word(c);
         let code = self.rest.replace("(in crate::", "(").replace("(in super::", "(");
@@ -226,13 +226,13 @@ fn is_of_word(c: char) -> bool {
     c == '_' || c.is_ascii_alphanumeric()
 }
 
-/// If this is `pub`, or `pub(crate)` and the like.
+/// Returns true if this is `pub`, or `pub(crate)` and the like.
 fn is_visibility(text: &str) -> bool {
     let text = text.trim_end();
     text == "pub" || text.starts_with("pub(") && text.ends_with(')')
 }
 
-/// A fault of a crate, if its largest circle is too large.
+/// Returns a fault of a crate if its largest cycle is too large.
 fn faults(of: &str, arrows: &Arrows) -> Option<String> {
     let circle = circles(arrows).into_iter().next().unwrap_or_default();
     (circle.len() > LARGEST)

@@ -1,12 +1,12 @@
-//! A data type is a few folders and files of its own, and a row in some tables: other files hardly name it. `Add a data
-//! type` in `CONTRIBUTING.md` lists all of them.
+//! A data type consists of a few folders and files of its own, and a row in some tables. Few other files name it.
+//! `Add a data type` in `CONTRIBUTING.md` lists all of them.
 //!
-//! Sorted sets stand for all types. Their own are the structure, the file of their edits, that of their translation for
+//! Sorted sets stand for all types. Their own files are the structure, its edits, the translation of the edits for
 //! replicas, and their commands.
 
 use super::layers::{CRATES, Source, sources};
 
-/// Sorted sets' own: a crate, and the beginning of a path in its sources.
+/// Files of sorted sets: a crate, and the prefix of a path in its sources.
 const OWN: [(&str, &str); 4] = [
     ("collections", "sorted_set/"),
     ("keyspace", "data/collections/sorted_set.rs"),
@@ -14,10 +14,10 @@ const OWN: [(&str, &str); 4] = [
     ("commands", "commands/sorted_sets/"),
 ];
 
-/// The most other files that name the type. May only fall.
+/// Maximum number of other files that name the type. May only be lowered.
 const OTHERS_MAX: usize = 15;
 
-/// The files of a crate that name sorted sets and are not their own. Tests, and what only tests use, may name them.
+/// Returns the files of a crate that name sorted sets and are not their own. Tests and test support may name them.
 fn others<'s>(of: &str, sources: &'s [Source]) -> Vec<&'s str> {
     let is_own = |path: &str| OWN.iter().any(|(own, begin)| *own == of && path.starts_with(begin));
     let is_of_tests = |path: &str| {

@@ -1,9 +1,9 @@
-//! The crates of others that the program is built from: their licences, their sources, that there is one version
-//! of each, and that `docs/dependencies.md` gives a reason for each that a manifest names, and says of C sources where
-//! their holes are published and when somebody last read that.
+//! Third-party crates of the program: their licences, their sources, and that each has one version.
+//! `docs/dependencies.md` has to give a reason for each that a manifest names. For C sources it has to name the
+//! publication of vulnerabilities, and when somebody last read it.
 //!
-//! What other platforms would need is left out of the licences and versions: it is never built, and not there to look
-//! at without a network. The sources are those of the lock files, which have everything.
+//! Dependencies of other platforms are left out of the licences and versions: they are never built, and not available
+//! without a network. The sources are those of the lock files, which list all dependencies.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt::Write as _;
@@ -14,15 +14,15 @@ use std::process::Command;
 use serde_json::Value;
 use tierce_harness::TempDir;
 
-/// Licences that a dependency may have, by their SPDX names. All of them let the program be used, changed and passed
-/// on, and ask at most that their text goes with it.
+/// Permitted licences, by their SPDX names. All of them allow using, changing and redistributing the program. At most
+/// they require that their text goes with it.
 const LICENCES: [&str; 8] =
     ["Apache-2.0", "BSD-3-Clause", "BSL-1.0", "ISC", "MIT", "Unicode-3.0", "Unlicense", "Zlib"];
 
-/// The only registry that crates may come from.
+/// The only permitted registry.
 const REGISTRY: &str = "registry+https://github.com/rust-lang/crates.io-index";
 
-/// Crates of which there are several versions, and why that is tolerated.
+/// Crates with several versions, and the reason why that is tolerated.
 const SEVERAL_VERSIONS: [(&str, &[&str], &str); 10] = [
     (
         "block-buffer",
@@ -76,10 +76,10 @@ const SEVERAL_VERSIONS: [(&str, &[&str], &str); 10] = [
     ),
 ];
 
-/// Months after which the publications about C sources are to be read again.
+/// Number of months after which the publications about C sources have to be read again.
 const READING_MONTHS_MAX: u64 = 6;
 
-/// The lock files of the repository: of the workspace, and of what is built beside it.
+/// Lock files of the repository: of the workspace, and of the programs built outside of it.
 const LOCK_FILES: [&str; 5] = [
     "Cargo.lock",
     "fuzz/Cargo.lock",
@@ -92,7 +92,7 @@ fn root() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("..").canonicalize().expect("the workspace")
 }
 
-/// All packages of the workspace and what they need on this platform, as cargo describes them.
+/// Returns all packages of the workspace and their dependencies on this platform, as cargo describes them.
 fn packages() -> Vec<Value> {
     let cargo = std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into());
     let platform = format!("{}-unknown-linux-gnu", std::env::consts::ARCH);
@@ -116,7 +116,7 @@ fn packages() -> Vec<Value> {
     packages
 }
 
-/// The crates that the program is built from, with or without the features that are on by default.
+/// Returns the crates of the program, with or without the features that are on by default.
 fn built_from(features: &[&str]) -> BTreeSet<String> {
     let cargo = std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into());
     let output = Command::new(cargo)
@@ -135,8 +135,8 @@ fn text<'a>(package: &'a Value, field: &str) -> &'a str {
     package[field].as_str().unwrap_or_default()
 }
 
-/// Whether a licence in the notation of SPDX leaves a choice that [`LICENCES`] allows. A slash is an old `OR`, and an
-/// exception only takes conditions away.
+/// Returns true if a licence in SPDX notation leaves a choice that [`LICENCES`] allows. A slash is an old `OR`, and
+/// an exception only removes conditions.
 fn is_allowed(licence: &str) -> bool {
     let spaced = licence.replace('/', " OR ").replace('(', " ( ").replace(')', " ) ");
     let words: Vec<&str> = spaced.split_whitespace().collect();
@@ -144,7 +144,7 @@ fn is_allowed(licence: &str) -> bool {
     choice(&mut rest) && rest.is_empty()
 }
 
-/// One or more conjunctions with `OR` between them.
+/// Parses one or more conjunctions with `OR` between them.
 fn choice(rest: &mut &[&str]) -> bool {
     let mut allowed = conjunction(rest);
     while let ["OR", after @ ..] = rest {
@@ -154,7 +154,7 @@ fn choice(rest: &mut &[&str]) -> bool {
     allowed
 }
 
-/// One or more licences with `AND` between them.
+/// Parses one or more licences with `AND` between them.
 fn conjunction(rest: &mut &[&str]) -> bool {
     let mut allowed = licence(rest);
     while let ["AND", after @ ..] = rest {
@@ -164,7 +164,7 @@ fn conjunction(rest: &mut &[&str]) -> bool {
     allowed
 }
 
-/// A licence, perhaps with an exception, or a choice in parentheses.
+/// Parses a licence, perhaps with an exception, or a choice in parentheses.
 fn licence(rest: &mut &[&str]) -> bool {
     match *rest {
         ["(", after @ ..] => {
@@ -182,8 +182,8 @@ fn licence(rest: &mut &[&str]) -> bool {
     }
 }
 
-/// For each crate of others that a manifest names, the crates of ours that do, as the page writes them: those that
-/// only their tests need in parentheses.
+/// Returns the third-party crates that manifests name, each with the workspace crates that use it, formatted as on
+/// the page. Crates that only use it in tests are in parentheses.
 fn direct(packages: &[Value]) -> BTreeMap<String, String> {
     let mut users: BTreeMap<String, BTreeMap<String, bool>> = BTreeMap::new();
     for package in packages.iter().filter(|package| package["source"].is_null()) {
@@ -203,10 +203,10 @@ fn direct(packages: &[Value]) -> BTreeMap<String, String> {
     users.into_iter().map(|(name, users)| (name, row(users))).collect()
 }
 
-/// The heading of the last table.
+/// Heading of the last table.
 const C_SOURCES: &str = "\n## C sources\n";
 
-/// The rows of the page about C: a crate, its version, and the month of the last reading as a number since 1970.
+/// Returns the rows of the page about C: a crate, its version, and the month of the last reading, from 1970.
 fn c_sources() -> BTreeMap<String, (String, u64)> {
     let page = fs::read_to_string(root().join("docs/dependencies.md")).expect("the page");
     let (_, page) = page.split_once(C_SOURCES).expect("a chapter about C");
@@ -223,8 +223,8 @@ fn c_sources() -> BTreeMap<String, (String, u64)> {
     .collect()
 }
 
-/// The month of the last commit in a folder as a number since 1970, unless it comes without its history. A tree that has
-/// passed once passes for ever, so the clock does not count.
+/// Returns the month of the last commit in a folder as a number since 1970, or `None` without the history. The clock
+/// is not used, so that a tree that has passed once always passes.
 fn month_of_commit(root: &Path) -> Option<u64> {
     // In a worktree this is a file.
     if !root.join(".git").exists() {
@@ -239,7 +239,7 @@ fn month_of_commit(root: &Path) -> Option<u64> {
     Some(seconds.trim().parse::<u64>().expect("seconds") / 2_629_746)
 }
 
-/// The rows of the page: a crate, who uses it, and why.
+/// Returns the rows of the page: a crate, its users, and the reason.
 fn page() -> BTreeMap<String, (String, String)> {
     let page = fs::read_to_string(root().join("docs/dependencies.md")).expect("the page");
     let (page, _) = page.split_once(C_SOURCES).expect("a chapter about C");
@@ -287,7 +287,7 @@ fn publications_about_c_sources_are_read_for_each_version_and_twice_a_year() {
 fn only_a_folder_without_history_has_no_month() {
     let dir = TempDir::new();
     assert_eq!(month_of_commit(dir.path()), None);
-    // Git refuses this, as it refuses the folder of another user.
+    // Git refuses this, as it refuses another user's folder.
     dir.write(".git", "not a folder");
     let said = std::panic::catch_unwind(|| month_of_commit(dir.path())).expect_err("a failure");
     let said = said.downcast_ref::<String>().expect("a text");
@@ -356,7 +356,7 @@ fn crates_come_from_the_registry_or_the_workspace() {
                 value.map(|value| value.trim_matches('"'))
             };
             let name = line("name").expect("a name");
-            // What has no source is a path, which no registry vouches for: it is ours by its name.
+            // A package without a source is a path, which no registry vouches for. Its name shows that it is ours.
             let Some(source) = line("source") else {
                 assert!(is_ours(name), "{file}: {name} is from a path");
                 continue;
@@ -426,7 +426,7 @@ fn a_program_without_the_bucket_has_none_of_its_crates() {
         assert!(with.contains(client), "{client} is not needed any more");
         assert!(!without.contains(client), "{client} is built without the bucket");
     }
-    // What both need is the server's: that there is less of it shows that the feature has not become part of it.
+    // The build without the feature has no crates of its own, so the feature is no part of the server.
     assert!(without.is_subset(&with));
     let manifest = fs::read_to_string(root().join("crates/bucket/Cargo.toml")).expect("a manifest");
     let (_, needs) = manifest.split_once("[dependencies]\n").expect("the table");

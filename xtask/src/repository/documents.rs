@@ -1,5 +1,5 @@
-//! What the documents name exists: the files and headings they link to, the paths in their text, and the
-//! directives they tell users to set. Their commands are run by `scripts/guides`, or say why they are not.
+//! Checks that documents only name existing things: files and headings of links, paths in the text, and directives
+//! that users should set. `scripts/guides` runs their commands, or the documents say why not.
 
 use std::collections::BTreeSet;
 use std::fs;
@@ -9,14 +9,18 @@ use std::path::{Path, PathBuf};
 const FOLDERS: [&str; 8] =
     ["crates/", "docs/", "scripts/", "tests/", "xtask/", "fuzz/", "peers/", ".ci/"];
 
+/// Comment above a block whose commands are not run; it is invisible on a page.
+const NOT_RUN: &str = "<!-- not run: ";
+
 /// Options of `tierce` that are no directives.
-const OPTIONS: [&str; 4] = ["--check-config", "--help", "--version", "--databases"];
+const OPTIONS: [&str; 6] =
+    ["-->", "--check-config", "--help", "--help-directives", "--version", "--databases"];
 
 fn root() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("..")
 }
 
-/// The documents of the repository: all `.md` files outside of build folders.
+/// Returns the documents of the repository: all `.md` files outside of build folders.
 fn documents() -> Vec<PathBuf> {
     let mut folders = vec![root()];
     let mut found = Vec::new();
@@ -37,7 +41,7 @@ fn documents() -> Vec<PathBuf> {
     found
 }
 
-/// The targets of `[text](target)` in a document, code blocks left out.
+/// Returns the targets of `[text](target)` in a document, without code blocks.
 fn links(text: &str) -> Vec<&str> {
     let outside_of_code = text.split("```").step_by(2);
     outside_of_code
@@ -46,7 +50,7 @@ fn links(text: &str) -> Vec<&str> {
         .collect()
 }
 
-/// The anchors of a document's headings, as GitHub makes them.
+/// Returns the anchors of a document's headings, as GitHub makes them.
 fn anchors(text: &str) -> BTreeSet<String> {
     let headings = text.lines().filter(|line| line.starts_with('#'));
     headings
@@ -58,7 +62,7 @@ fn anchors(text: &str) -> BTreeSet<String> {
         .collect()
 }
 
-/// What is wrong with a link of the document at `path`.
+/// Returns the fault of a link in the document at `path`, if there is one.
 fn broken_link(path: &Path, target: &str) -> Option<String> {
     if target.contains("://") {
         return None;
@@ -74,7 +78,7 @@ fn broken_link(path: &Path, target: &str) -> Option<String> {
     Some(format!("{}: a link to {target}, but there is no such heading", path.display()))
 }
 
-/// Words between backquotes.
+/// Returns the words between backquotes.
 fn quoted(text: &str) -> impl Iterator<Item = &str> {
     text.split("```")
         .step_by(2)
@@ -100,7 +104,7 @@ fn links_and_paths_exist() {
     assert!(wrong.is_empty(), "{}", wrong.join("\n"));
 }
 
-/// All directives, from the page that is generated from their table.
+/// Returns all directives, from the page that is generated from their table.
 fn directives() -> BTreeSet<String> {
     let page = fs::read_to_string(root().join("docs/configuration.md")).unwrap();
     let rows = page.lines().filter_map(|line| line.strip_prefix("| `"));
@@ -110,18 +114,19 @@ fn directives() -> BTreeSet<String> {
     names
 }
 
-/// The directives that a line tells the reader to set: by `CONFIG SET` or on the server's command line.
+/// Returns the directives that a line tells the reader to set, by `CONFIG SET` or on the server's command line.
 fn named_directives(line: &str) -> Vec<String> {
     let by_command = line.split("CONFIG SET ").skip(1).filter_map(|rest| {
         let name: String = rest
             .chars()
             .take_while(|c| c.is_ascii_lowercase() || "-0123456789".contains(*c))
             .collect();
-        // The page of commands has the placeholder of the command's syntax.
-        (!name.is_empty() && name != "parameter").then_some(name)
+        // The page of commands has the placeholder of the command's syntax, the page of errors has error messages.
+        let is_name = name.starts_with(|c: char| c.is_ascii_lowercase());
+        (is_name && !["parameter", "failed"].contains(&&*name)).then_some(name)
     });
     let mut names: Vec<_> = by_command.collect();
-    // In `-p tierce --test` it is cargo's option, and a tool of the program has options of its own.
+    // In `-p tierce --test` it is cargo's option, and a tool of the program has its own options.
     for call in line.replace("-p tierce ", "").split("tierce ").skip(1) {
         if !call.starts_with(['-', '/']) {
             continue;
@@ -156,26 +161,31 @@ fn directives_exist() {
     assert!(wrong.is_empty(), "{}", wrong.join("\n"));
 }
 
-/// What is written behind the opening fence of each block.
-fn kinds_of_blocks(text: &str) -> Vec<&str> {
-    text.lines().filter_map(|line| line.trim_start().strip_prefix("```")).step_by(2).collect()
+/// Returns the first line of each block behind the fence, and the reason why it is not run: the comment above it.
+fn kinds_of_blocks(text: &str) -> Vec<(&str, Option<&str>)> {
+    let lines: Vec<&str> = std::iter::once("").chain(text.lines().map(str::trim_start)).collect();
+    let fences = lines.windows(2).filter_map(|pair| {
+        let reason = pair[0].strip_prefix(NOT_RUN).and_then(|rest| rest.strip_suffix(" -->"));
+        Some((pair[1].strip_prefix("```")?, reason))
+    });
+    fences.step_by(2).collect()
 }
 
-/// What is wrong with the first line of a block: its commands have to be run, or there is a reason of a few words that
-/// names nothing which does not exist.
-fn commands_without_a_check(kind: &str) -> Option<String> {
-    let Some(reason) = kind.strip_prefix("sh not run: ") else {
-        let wrong = kind.starts_with("sh ") || ["bash", "shell"].contains(&kind);
-        return wrong.then(|| format!("`{kind}` is neither `sh` nor `sh not run: reason`"));
-    };
+/// Returns the fault of a block, if there is one. Its commands have to be run, or there is a reason of a few words
+/// that only names existing things.
+fn commands_without_a_check(kind: &str, reason: Option<&str>) -> Option<String> {
+    if kind.starts_with("sh ") || ["bash", "shell"].contains(&kind) {
+        return Some(format!("`{kind}` is not `sh`"));
+    }
+    let reason = reason?;
     if reason.split(' ').count() < 2 {
-        return Some(format!("`{kind}` has no reason"));
+        return Some(format!("`{NOT_RUN}{reason}` has no reason"));
     }
     let mut named = reason.split([' ', ';', ',']);
     let lost = named.find(|word| {
         FOLDERS.iter().any(|folder| word.starts_with(folder)) && !root().join(word).exists()
     });
-    lost.map(|word| format!("`{kind}` names {word}, which does not exist"))
+    lost.map(|word| format!("`{NOT_RUN}{reason}` names {word}, which does not exist"))
 }
 
 #[test]
@@ -187,9 +197,9 @@ fn commands_of_readme_and_docs_are_run_or_say_why_not() {
     let (mut run, mut wrong) = (0, Vec::new());
     for path in documents().into_iter().filter(|path| path.starts_with(&docs) || *path == readme) {
         let text = fs::read_to_string(&path).unwrap();
-        for kind in kinds_of_blocks(&text) {
-            run += usize::from(kind == "sh");
-            let problem = commands_without_a_check(kind);
+        for (kind, reason) in kinds_of_blocks(&text) {
+            run += usize::from(kind == "sh" && reason.is_none());
+            let problem = commands_without_a_check(kind, reason);
             wrong.extend(problem.map(|problem| format!("{}: {problem}", path.display())));
         }
     }
@@ -222,10 +232,14 @@ fn what_does_not_exist_is_found() {
     assert_eq!(named_directives("`CONFIG SET maxmemry 1`"), ["maxmemry"]);
     assert_eq!(named_directives("tierce --prt 7 # --not-this"), ["prt"]);
     assert!(named_directives("tierce bench --rounds 3").is_empty());
-    assert_eq!(kinds_of_blocks("```sh\nls\n```\n\n   ```text\n   ```\n"), ["sh", "text"]);
-    assert_eq!(commands_without_a_check("sh"), None);
-    assert_eq!(commands_without_a_check("sh not run: measures for minutes"), None);
-    for wrong in ["bash", "sh ignore", "sh not run: later", "sh not run: see tests/nowhere.rs"] {
-        assert!(commands_without_a_check(wrong).is_some(), "{wrong}");
+    let blocks = "<!-- not run: takes hours -->\n```sh\nls\n```\n\n   ```text\n   ```\n";
+    assert_eq!(kinds_of_blocks(blocks), [("sh", Some("takes hours")), ("text", None)]);
+    assert_eq!(commands_without_a_check("sh", None), None);
+    assert_eq!(commands_without_a_check("sh", Some("measures for minutes")), None);
+    for wrong in ["bash", "sh ignore"] {
+        assert!(commands_without_a_check(wrong, None).is_some(), "{wrong}");
+    }
+    for reason in ["later", "see tests/nowhere.rs"] {
+        assert!(commands_without_a_check("sh", Some(reason)).is_some(), "{reason}");
     }
 }

@@ -1,13 +1,13 @@
-//! Which crate may use which, by their `Cargo.toml`, and which module, by what its code names.
+//! Permitted dependencies: of crates, by their `Cargo.toml`, and of modules, by the names in their code.
 //!
-//! Modules are listed from the lowest to the highest, and each may use those before it. So there are no circles among
+//! Modules are listed from the lowest to the highest, and each may use those before it. So there are no cycles among
 //! them.
 
 use std::collections::BTreeSet;
 use std::fs;
 use std::path::{Path, PathBuf};
 
-/// The crates, each with those that it may use.
+/// The crates, each with the crates that it may use.
 pub(super) const CRATES: &[(&str, &[&str])] = &[
     ("dash", &[]),
     ("storage", &[]),
@@ -115,15 +115,15 @@ const MODULES: &[Modules] = &[
     Modules { of: "wire", names: WIRE },
 ];
 
-/// A crate with more has to be among them.
+/// A crate with more modules has to be among them.
 const MODULES_MAX: usize = 6;
 
 #[rustfmt::skip]
 const BUCKET: &[&str] = &[
     "fields", "env", "lease", "rules", "error", "counters",
-    // The store, and what an object holds.
+    // The store, and the contents of an object.
     "aws_files", "credentials", "directory", "location", "record", "store", "append", "body", "payload", "chain",
-    // The log, its owner, what keeps it short, reading it, and who takes over.
+    // The log, its owner, its pruning, its readers, and takeover.
     "group", "nesting", "probe", "owner", "snapshot", "pin", "prune", "span", "restore", "history", "follower",
     "runtime", "simulation", "lib",
 ];
@@ -131,9 +131,9 @@ const BUCKET: &[&str] = &[
 #[rustfmt::skip]
 const CONFIG: &[&str] = &[
     "own_names", "suggest", "sync_policy", "events", "origin",
-    // What a directive is, and all of them.
+    // Definition of a directive, and the table of all directives.
     "limits", "log_format", "value", "kind", "directive", "table",
-    // From what was said to values.
+    // From assignments to values.
     "error", "file", "settings", "startup", "http", "live", "sources", "public", "environment", "help", "invocation",
     // Values that change.
     "rewrite", "runtime",
@@ -143,7 +143,7 @@ const CONFIG: &[&str] = &[
 
 #[rustfmt::skip]
 const ENGINE: &[&str] = &[
-    // What all parts need.
+    // Basics for all parts.
     "clock", "utc", "random", "next_step", "log", "latency", "encoding_limits", "library", "loading",
     // The parts, and the whole.
     "memory", "eviction", "durability", "feed", "persistence", "spill",
@@ -152,18 +152,18 @@ const ENGINE: &[&str] = &[
 
 #[rustfmt::skip]
 const COMMANDS: &[&str] = &[
-    // What needs nothing.
+    // Modules without dependencies.
     "process", "metrics",
-    // Replies, and who gets them.
+    // Replies, and their receivers.
     "error", "fault", "reply", "message", "replica_level", "barrier", "waiting", "command", "redaction", "slowlog", "acl", "stats", "clients", "under_way", "pubsub", "transaction", "replication", "caller", "answer", "offload", "scripting", "shutdown", "hot_keys", "lease", "bucket",
-    // The kernel, and how it executes.
+    // The kernel, and its execution.
     "kernel", "monitors", "notifications", "pipeline", "tracking", "roles",
     "commands", "lib",
 ];
 
 #[rustfmt::skip]
 const SERVER: &[&str] = &[
-    // What faces the operator.
+    // Modules for the operator.
     "pid_file", "listening", "last_words", "supervision", "tls",
     // Protocols, start and end.
     "session", "suspend", "turn", "fetcher", "front_ends", "memcached", "pedrokv", "server", "results", "replication", "connection", "awaiting",
@@ -214,9 +214,9 @@ const GATEWAY: &[&str] = &[
 
 #[rustfmt::skip]
 const KEYSPACE: &[&str] = &[
-    // What all parts need.
+    // Basics for all parts.
     "clock", "random", "db_index", "error", "planted", "simulation", "interleaving", "codec",
-    // Data; what a change is; what shards keep for the services; locks and operations on keys; the services.
+    // Data; changes; the registries that shards keep for the services; locks and operations on keys; the services.
     "data", "change", "registries", "access", "services",
     "fuzzing", "lib",
 ];
@@ -229,7 +229,7 @@ const LUA: &[&str] = &[
 
 #[rustfmt::skip]
 const NET: &[&str] = &[
-    "arrivals", "system_clock", "socket", "tls", "transport", "buffer", "gates", "queue", "clock", "timer", "mailbox",
+    "arrivals", "system_clock", "socket", "tls", "transport", "buffer", "send_barriers", "queue", "clock", "timer", "mailbox",
     "metrics", "slab", "connection", "listener", "io", "handle", "acceptor", "worker", "runtime", "simulation",
     "fd_limit", "lib",
 ];
@@ -253,7 +253,7 @@ const TIERCE: &[&str] = &[
 
 #[rustfmt::skip]
 const TRANSFER: &[&str] = &[
-    "progress", "error", "aof", "commands", "store", "jsonl", "export", "import", "first_import", "beside_log", "fuzzing", "lib",
+    "progress", "error", "aof", "commands", "store", "jsonl", "export", "import", "first_import", "newer_files", "fuzzing", "lib",
 ];
 
 #[rustfmt::skip]
@@ -261,7 +261,7 @@ const WIRE: &[&str] = &[
     "glob", "number", "memcached", "pedrokv", "words", "resp", "fuzzing", "lib",
 ];
 
-/// A file of a crate, by its path inside of `src`, and its text.
+/// A file of a crate: its path inside of `src`, and its text.
 pub(super) struct Source {
     path: String,
     text: String,
@@ -272,7 +272,7 @@ impl Source {
         Self { path: path.to_owned(), text: text.to_owned() }
     }
 
-    /// The path below the crate's `src`.
+    /// Returns the path below the crate's `src`.
     pub(super) fn path(&self) -> &str {
         &self.path
     }
@@ -282,14 +282,14 @@ impl Source {
         name.strip_suffix(".rs").unwrap_or(name)
     }
 
-    /// The words of its path as a module; none for the root of the crate.
+    /// Returns the words of its module path; none for the root of the crate.
     pub(super) fn words(&self) -> Vec<String> {
         let path = self.path.strip_suffix(".rs").unwrap_or(&self.path);
         let path = path.strip_suffix("/mod").unwrap_or(path);
         path.split('/').filter(|word| *word != "lib").map(str::to_owned).collect()
     }
 
-    /// The code without comments and unit tests, which may use what they like.
+    /// Returns the code without comments and unit tests, which may use any module.
     pub(super) fn code(&self) -> String {
         let is_code = |line: &&str| !line.trim_start().starts_with("//");
         let code: Vec<_> = self.text.lines().filter(is_code).collect();
@@ -298,7 +298,7 @@ impl Source {
         code[..end].to_owned()
     }
 
-    /// The modules that it names: `crate::name`, or `crate::{name, name::of}`.
+    /// Returns the modules that it names: `crate::name`, or `crate::{name, name::of}`.
     fn uses(&self) -> BTreeSet<String> {
         let code = self.code();
         // In the file of a module of the crate itself, the module above is the crate.
@@ -317,7 +317,7 @@ impl Source {
     }
 }
 
-/// The first words of the members of a list up to its closing brace.
+/// Returns the first words of the members of a list up to its closing brace.
 fn first_words(list: &str) -> Vec<String> {
     let (mut depth, mut starts, mut words) = (0, true, Vec::new());
     for (at, c) in list.char_indices() {
@@ -347,7 +347,7 @@ impl Modules {
     }
 }
 
-/// What is wrong between modules, a sentence for each. What is no module, such as a constant, counts for nothing.
+/// Returns the faults between modules, a sentence for each. Other names, such as constants, are ignored.
 fn faults(sources: &[Source], modules: &Modules) -> Vec<String> {
     let (mut faults, mut upward) = (Vec::new(), BTreeSet::new());
     for source in sources {
@@ -365,7 +365,7 @@ fn faults(sources: &[Source], modules: &Modules) -> Vec<String> {
     faults
 }
 
-/// What is wrong with the dependencies of a crate; those of its tests may be any.
+/// Returns the faults in the dependencies of a crate. Dependencies of its tests may be any.
 fn crate_faults(name: &str, manifest: &str) -> Vec<String> {
     let Some((_, allowed)) = CRATES.iter().find(|(of, _)| *of == name) else {
         return vec![format!("crates/{name}: it has no place in CRATES yet")];
@@ -389,7 +389,7 @@ pub(super) fn sources(of: &str) -> Vec<Source> {
     let (mut dirs, mut sources) = (vec![root.clone()], Vec::new());
     while let Some(dir) = dirs.pop() {
         for path in entries(&dir) {
-            // Unit tests in files of their own may use what they like, too.
+            // Unit tests in their own files may also use any module.
             if path.file_stem().is_some_and(|name| name == "tests") {
                 continue;
             }
@@ -404,7 +404,7 @@ pub(super) fn sources(of: &str) -> Vec<Source> {
     sources
 }
 
-/// The folder of all crates.
+/// Returns the folder of all crates.
 fn crates() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("../crates")
 }

@@ -1,19 +1,19 @@
-//! Methods: those of a type stand in few files, and none is called in a folder below the one that has it.
+//! Methods: those of a type are in few files, and no file in a lower folder than a method's file calls it.
 //!
-//! A caller of a method imports its type, and not the file that has the method. So neither `layers` nor `circles` sees
-//! that arrow.
+//! A caller of a method imports its type, and not the file of the method. So neither `layers` nor `circles` detects
+//! that dependency.
 
 use std::collections::{BTreeMap, BTreeSet};
 
 use super::layers::{CRATES, Source, sources};
 
-/// The most files with methods of a type.
+/// Maximum number of files with methods of a type.
 const FILES_MAX: usize = 5;
 
-/// The folders of the keyspace, from the lowest to the highest.
+/// Folders of the keyspace, from the lowest to the highest.
 const FOLDERS: &[&str] = &["data", "change", "registries", "access", "services"];
 
-/// Names that methods of the standard library and of other crates have as well: their calls say nothing.
+/// Names that methods of the standard library and of other crates have as well. Their calls are ignored.
 #[rustfmt::skip]
 const COMMON: &[&str] = &[
     "begin", "contains", "count", "extend", "find", "first", "for_each", "into_iter", "is", "iter", "lock", "peek",
@@ -21,7 +21,7 @@ const COMMON: &[&str] = &[
     "withdraw", "write",
 ];
 
-/// In which files a crate has methods of a type. Types of one name are told apart by where they are defined.
+/// Returns the files that have methods of each type. The file of the definition distinguishes equal names.
 fn methods_by_type(sources: &[Source]) -> BTreeMap<String, BTreeSet<String>> {
     let mut defined: BTreeMap<String, Vec<&Source>> = BTreeMap::new();
     let mut files: BTreeMap<String, BTreeSet<String>> = BTreeMap::new();
@@ -46,7 +46,7 @@ fn methods_by_type(sources: &[Source]) -> BTreeMap<String, BTreeSet<String>> {
     files
 }
 
-/// The type that a line begins to define.
+/// Returns the type that a line begins to define.
 fn defined_type(line: &str) -> Option<String> {
     let mut words = line.split(' ').skip_while(|word| word.starts_with("pub"));
     let kind = words.next()?;
@@ -54,8 +54,8 @@ fn defined_type(line: &str) -> Option<String> {
     Some(name.split(|c: char| !c.is_alphanumeric()).next()?.to_owned())
 }
 
-/// The type of which a line begins an `impl` of methods, and the types that it is made of, as `<List>` in
-/// `impl Editor<'_, List> {`.
+/// Returns the type of which a line begins an `impl` of methods, and its type parameters, such as `<List>` in `impl
+/// Editor<'_, List> {`.
 fn type_with_methods(line: &str) -> Option<(String, String)> {
     let head = line.strip_prefix("impl")?;
     let head = if head.starts_with('<') { behind_parameters(head) } else { head }.trim_start();
@@ -68,7 +68,7 @@ fn type_with_methods(line: &str) -> Option<(String, String)> {
     Some((name.to_owned(), arguments)).filter(|_| name.starts_with(char::is_uppercase))
 }
 
-/// The text behind the parameters in angle brackets with which it begins.
+/// Returns the text after the parameters in angle brackets at its beginning.
 fn behind_parameters(text: &str) -> &str {
     let mut depth = 0;
     let end = text.find(|c| {
@@ -78,7 +78,7 @@ fn behind_parameters(text: &str) -> &str {
     end.map_or("", |end| &text[end + 1..])
 }
 
-/// Types with methods in too many files, a sentence for each.
+/// Returns types with methods in too many files, a sentence for each.
 fn spread(of: &str, sources: &[Source]) -> Vec<String> {
     let by_type = methods_by_type(sources).into_iter();
     let faults = by_type.filter(|(_, files)| files.len() > FILES_MAX);
@@ -88,7 +88,7 @@ fn spread(of: &str, sources: &[Source]) -> Vec<String> {
     faults.map(fault).collect()
 }
 
-/// Methods that all stand above a file that calls one of their name, for each with the file.
+/// Returns methods that are called from a file below all files with a method of this name, each with the file.
 fn calls_upward(sources: &[Source], folders: &[&str]) -> BTreeSet<String> {
     let place = |source: &Source| {
         let words = source.words();
@@ -119,7 +119,7 @@ fn calls_upward(sources: &[Source], folders: &[&str]) -> BTreeSet<String> {
     calls
 }
 
-/// The method that a line begins to define.
+/// Returns the method that a line begins to define.
 fn method(line: &str) -> Option<String> {
     let (before, rest) = line.split_once("fn ")?;
     let is_inside = before.starts_with("    ") && !before.contains("//");

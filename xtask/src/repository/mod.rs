@@ -1,10 +1,11 @@
-//! Tests of the repository itself: what its crates depend on, which layer uses which, how many files name a data type,
-//! what its documents name, and that every test file and every script is run by something.
+//! Tests of the repository itself: dependencies of crates, layers, the number of files that name a data type, names
+//! in documents and code, and that every test file and every script is run.
 
 mod circles;
 mod data_types;
 mod dependencies;
 mod documents;
+mod glossary;
 mod layers;
 mod methods;
 mod suites;

@@ -1,11 +1,11 @@
-//! Nothing that checks is forgotten: each script is a suite of `scripts/suites.tsv` or a tool in that table, the parts
-//! take about equally long, and each test file is part of a test program.
+//! Tests that no check is forgotten: each script is a suite of `scripts/suites.tsv` or a tool in that table, the
+//! parts take about equally long, and each test file is part of a test program.
 
 use std::collections::BTreeMap;
 use std::fs;
 use std::path::{Path, PathBuf};
 
-/// The shortest part takes at least this share of the longest.
+/// Minimum duration of the shortest part, as a share of the longest.
 const BALANCE: f64 = 0.7;
 
 const PARTS: [&str; 3] = ["1", "2", "3"];
@@ -49,7 +49,7 @@ fn every_script_is_a_suite_or_a_tool() {
         assert!(known, "{}: there is no part {}", suite.script, suite.part);
     }
     for path in files(&root().join("scripts")) {
-        // Modules and tables of scripts have an ending.
+        // Modules and tables of scripts have a file extension.
         if path.extension().is_none() {
             let name = format!("scripts/{}", path.file_name().expect("a name").display());
             assert!(suites.iter().any(|suite| suite.script == name), "{name} is in no part");
