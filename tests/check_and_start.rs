@@ -257,6 +257,31 @@ fn a_log_without_its_manifest_is_refused_with_its_remedy() {
     }
 }
 
+/// Data of Redis does not replace a lost log: an empty log would make the spilled values garbage.
+#[test]
+fn a_start_without_its_log_keeps_spilled_values_and_imports_nothing() {
+    let scratch = TempDir::new();
+    make(scratch.path());
+    fs::rename(scratch.path().join("wal"), scratch.path().join("elsewhere")).expect("it moves");
+    scratch.write("dump.rdb", "REDIS");
+    let before = snapshot_of(&scratch.path().join("cold"));
+    let (code, said) = check(scratch.path());
+    let outcome = run(scratch.path());
+    assert_eq!((code, outcome.code), (1, Some(1)), "{said}{outcome:?}");
+    let source = scratch.path().join("dump.rdb");
+    let mut import = Command::new(program());
+    let import = import.arg("import").arg(source).arg("--dir").arg(scratch.path());
+    let import = import.output().expect("the program");
+    assert!(!import.status.success());
+    for text in [said, outcome.errors, String::from_utf8_lossy(&import.stderr).into_owned()] {
+        assert!(text.contains("put the log back"), "{text}");
+    }
+    assert!(before == snapshot_of(&scratch.path().join("cold")), "values are gone");
+    fs::rename(scratch.path().join("elsewhere"), scratch.path().join("wal")).expect("it moves");
+    fs::remove_file(scratch.path().join("dump.rdb")).expect("a file");
+    compare(scratch.path(), "with its log again");
+}
+
 /// A pipe has no end, and its other side may never be opened.
 #[test]
 fn a_check_opens_no_pipes() {

@@ -23,8 +23,11 @@ const VERSIONS: [(&str, &str); 5] = [
     ("redis_version", "Redis"),
 ];
 
-/// Ends of options whose values are secret.
-const SECRETS: [&str; 4] = ["pass", "auth", "password", "secret"];
+/// Ends of the names of options and variables whose values are secret.
+const SECRETS: [&str; 6] = ["pass", "auth", "password", "secret", "token", "access_key"];
+
+/// Stands for a secret.
+const HIDDEN: &str = "***";
 
 /// Directives that decide what a crash costs.
 const DURABILITY: [&str; 3] = ["appendonly", "appendfsync", "save"];
@@ -51,7 +54,7 @@ impl About {
     ) -> Result<Self, Error> {
         let mut about = Self {
             label: contender.label.clone(),
-            origin: without_secrets(&contender.origin()),
+            origin: line_shown(&contender.origin()),
             version: None,
             durability: None,
         };
@@ -99,29 +102,62 @@ fn today() -> String {
     chrono::DateTime::from_timestamp(seconds, 0).unwrap_or_default().date_naive().to_string()
 }
 
-/// The command of this process, as it can be pasted into a shell.
+/// The command of this process.
 fn command() -> String {
-    let words = std::env::args().skip(1).map(|word| {
-        let is_plain = |c: char| c.is_ascii_alphanumeric() || "-_./:=,@%+".contains(c);
-        if !word.is_empty() && word.chars().all(is_plain) {
-            word
-        } else {
-            format!("'{}'", word.replace('\'', r"'\''"))
-        }
-    });
-    let line = std::iter::once("tierce".to_owned()).chain(words).collect::<Vec<_>>().join(" ");
-    without_secrets(&line)
+    let words = std::iter::once("tierce".to_owned()).chain(std::env::args().skip(1));
+    shown(&words.collect::<Vec<_>>())
 }
 
-/// Replaces the words after options for passwords, since reports are published.
-fn without_secrets(line: &str) -> String {
-    let mut is_secret = false;
-    let words = line.split(' ').map(|word| {
-        let shown = if std::mem::take(&mut is_secret) { "***" } else { word };
-        is_secret = SECRETS.iter().any(|end| word.ends_with(end));
-        shown
+/// Writes words as a command that can be pasted into a shell, but without secrets, since reports are published.
+fn shown(words: &[String]) -> String {
+    let mut before = "";
+    let shown = words.iter().map(|word| {
+        let word_shown = match std::mem::replace(&mut before, word) {
+            "--a" | "--b" => line_shown(word),
+            option if is_secret(option) => HIDDEN.to_owned(),
+            _ => without_secret(word),
+        };
+        quoted(&word_shown)
     });
-    words.collect::<Vec<_>>().join(" ")
+    shown.collect::<Vec<_>>().join(" ")
+}
+
+/// Writes a command line as [`shown`] does; an address stays as it is.
+fn line_shown(line: &str) -> String {
+    let words = tierce_wire::words::split(line.as_bytes()).unwrap_or_default();
+    let words = words.iter().map(|word| String::from_utf8_lossy(word).into_owned());
+    shown(&words.collect::<Vec<_>>())
+}
+
+/// Returns true if the value behind this option is secret.
+fn is_secret(option: &str) -> bool {
+    option == "-a" || option.starts_with("--") && names_secret(option)
+}
+
+fn names_secret(name: &str) -> bool {
+    SECRETS.iter().any(|end| name.to_ascii_lowercase().ends_with(end))
+}
+
+/// Hides the value of `name=value`, and the passwords in rules of an ACL.
+fn without_secret(word: &str) -> String {
+    match word.split_once('=') {
+        Some((name, _)) if names_secret(name) => format!("{name}={HIDDEN}"),
+        _ => {
+            let parts = word.split(' ').map(|part| match part.starts_with('>') {
+                true => format!(">{HIDDEN}"),
+                false => part.to_owned(),
+            });
+            parts.collect::<Vec<_>>().join(" ")
+        }
+    }
+}
+
+fn quoted(word: &str) -> String {
+    let is_plain = |c: char| c.is_ascii_alphanumeric() || "-_./:=,@%+{}*".contains(c);
+    if !word.is_empty() && word.chars().all(is_plain) {
+        return word.to_owned();
+    }
+    format!("'{}'", word.replace('\'', r"'\''"))
 }
 
 fn version(info: &str) -> Option<String> {
@@ -163,10 +199,14 @@ mod tests {
     }
 
     #[test]
-    fn passwords_are_not_shown() {
-        let line = "redis-server --port {port} --requirepass s3cret --masterauth other --save ''";
-        let shown = "redis-server --port {port} --requirepass *** --masterauth *** --save ''";
-        assert_eq!(without_secrets(line), shown);
+    fn secrets_are_not_shown() {
+        let a = "env AWS_SECRET_ACCESS_KEY=x redis-server --port {port} --requirepass  'two words' -p 1";
+        let b = "other --masterauth=x --setting nopass {port}";
+        let words = ["tierce", "bench", "compare", "--a", a, "--b", b, "--user", "on >x ~*"];
+        let said = shown(&words.map(ToOwned::to_owned));
+        let a = "'env AWS_SECRET_ACCESS_KEY=*** redis-server --port {port} --requirepass *** -p 1'";
+        let b = "'other --masterauth=*** --setting nopass {port}'";
+        assert_eq!(said, format!("tierce bench compare --a {a} --b {b} --user 'on >*** ~*'"));
     }
 
     #[test]

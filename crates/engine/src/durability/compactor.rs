@@ -370,7 +370,7 @@ pub(super) struct Pass<'k> {
     /// Mark in the log; everything before it is dropped at the end.
     mark: Option<WalMark>,
     checkpoint: Checkpoint<'k>,
-    /// Time since when no step logged anything, because another thread keeps the next shard locked.
+    /// Time since when other threads keep shards locked that the pass needs.
     blocked_since: Option<Instant>,
     has_reported_block: bool,
     stage: Stage,
@@ -507,7 +507,9 @@ impl<'k> Pass<'k> {
             self.blocked_since.get_or_insert(now);
             return RETRY_SHARD_AFTER;
         }
-        if let Some(since) = self.blocked_since.take() {
+        if !self.checkpoint.is_queueing()
+            && let Some(since) = self.blocked_since.take()
+        {
             // The budget counts only the time in which the pass could write.
             self.begun += now.saturating_duration_since(since);
         }

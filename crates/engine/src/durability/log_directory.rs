@@ -65,9 +65,13 @@ fn is_log_name(name: &[u8]) -> bool {
 /// Returns the directory of the authoritative log. It does not exist if there is no log yet.
 ///
 /// # Errors
-/// When the data directory cannot be read, or the authoritative log is missing.
+/// When the data directory cannot be read, or the authoritative log is missing. It is also missing if there are spilled
+/// values: an empty log would make them garbage.
 pub fn log_dir(dir: &Path) -> io::Result<PathBuf> {
-    LogDirectory::new(Arc::new(OsDisk), dir, LogOptions::default()).current()
+    let log_directory = LogDirectory::new(Arc::new(OsDisk), dir, LogOptions::default());
+    let current = log_directory.current()?;
+    log_directory.check_values(&current)?;
+    Ok(current)
 }
 
 /// Returns the directory of the authoritative log, if there is one.

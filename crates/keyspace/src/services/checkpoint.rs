@@ -41,8 +41,12 @@ use crate::services::scan::scan_shard;
 /// Number of keys visited under one lock; with another full bucket of the index, some microseconds.
 const KEYS_PER_LOCK: usize = 16;
 
-/// Time for which a step waits in the queue for a shard.
-const QUEUE_FOR: Duration = Duration::from_millis(20);
+/// The number under a lock for which the pass has queued; less than a millisecond.
+const KEYS_PER_QUEUED_LOCK: usize = 512;
+
+/// Bounds of the time for which a step waits in the queue for a shard. Each vain step doubles it.
+const QUEUE_MIN: Duration = Duration::from_millis(20);
+const QUEUE_MAX: Duration = Duration::from_millis(640);
 
 /// A pass over all keys, step by step.
 #[derive(Debug)]
@@ -60,8 +64,9 @@ pub struct Checkpoint<'k> {
     /// Large collections found by the last steps.
     large: Vec<Large>,
     code: CodeWalk,
-    /// True after an attempt to lock a shard that another thread kept locked for long.
-    is_blocked: bool,
+    /// Time for which the next step queues for its shard, if another thread keeps that locked. Zero if the last shard
+    /// was free.
+    queues_for: Duration,
     /// True if the replication offset is in the log again.
     has_position: bool,
 }
@@ -131,7 +136,7 @@ impl<'k> Checkpoint<'k> {
             batch: None,
             large: Vec::new(),
             code: CodeWalk::After(None),
-            is_blocked: false,
+            queues_for: Duration::ZERO,
             has_position: false,
         }
     }
@@ -174,17 +179,28 @@ impl<'k> Checkpoint<'k> {
         }
     }
 
+    /// Returns true if other threads keep shards locked that the pass needs.
+    pub fn is_queueing(&self) -> bool {
+        !self.queues_for.is_zero()
+    }
+
     /// Locks a shard for a moment, unless another thread keeps it locked for long. After such an attempt the next one
-    /// queues for the shard, so that threads which lock it in turn do not exclude the pass.
+    /// queues for the shard, and longer each time, so that threads which lock it in turn do not exclude the pass.
     fn lock(&mut self, shard: usize) -> Option<ShardLocks<'k>> {
         let mut locks = self.keyspace.locks();
-        let mut is_locked = locks.try_reach_shard(shard);
-        if !is_locked && self.is_blocked {
-            locks = self.keyspace.impatient_long_locks(QUEUE_FOR);
-            is_locked = locks.reach_shard(shard).is_ok();
+        if locks.try_reach_shard(shard) {
+            self.queues_for = Duration::ZERO;
+            return Some(locks);
         }
-        self.is_blocked = !is_locked;
-        is_locked.then_some(locks)
+        let patience = self.queues_for;
+        if !patience.is_zero() {
+            locks = self.keyspace.impatient_long_locks(patience);
+            if locks.reach_shard(shard).is_ok() {
+                return Some(locks);
+            }
+        }
+        self.queues_for = (patience * 2).clamp(QUEUE_MIN, QUEUE_MAX);
+        None
     }
 
     /// Logs the replication offset of the data, if there is one: changes beyond it follow.
@@ -222,20 +238,20 @@ impl<'k> Checkpoint<'k> {
         large_bytes_min: usize,
     ) -> Option<usize> {
         let mut locks = self.lock(self.shard)?;
+        let count = if self.is_queueing() { KEYS_PER_QUEUED_LOCK } else { KEYS_PER_LOCK };
         let large = &mut self.large;
         let mut bytes = 0;
-        self.position =
-            scan_shard(&mut locks, db, self.shard, self.position, KEYS_PER_LOCK, |entry| {
-                if is_large(entry, large_bytes_min) {
-                    large.push(Large { db, key: entry.key().to_vec(), cursor: 0 });
-                    return;
-                }
-                encode_entry(log, db, entry);
-                // Keys may be in different batches.
-                if log.is_long() {
-                    bytes += log.finish();
-                }
-            });
+        self.position = scan_shard(&mut locks, db, self.shard, self.position, count, |entry| {
+            if is_large(entry, large_bytes_min) {
+                large.push(Large { db, key: entry.key().to_vec(), cursor: 0 });
+                return;
+            }
+            encode_entry(log, db, entry);
+            // Keys may be in different batches.
+            if log.is_long() {
+                bytes += log.finish();
+            }
+        });
         // The shard is still locked, so no change of these keys can precede this record.
         bytes += log.finish();
         drop(locks);
