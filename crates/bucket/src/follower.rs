@@ -4,7 +4,7 @@
 //! - A follower returns every record up to [`Follower::end`], once, in order.
 //! - Its CLAIM lies directly after the records it has returned: if the log went on meanwhile, there is no CLAIM.
 //! - The lease of the owner is counted from the receipt of the response that first showed the newest record. The owner
-//!   counts from before its first attempt, which was earlier. While the store answers nobody, the owner cannot renew
+//!   counts from before its first attempt, which was earlier. While the store is unreachable, the owner cannot renew
 //!   the lease, so after an outage it is counted anew.
 //!
 //! A missing next record means either the end of the log or pruning. Only the floor tells which. Reading the floor

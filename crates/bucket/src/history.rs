@@ -78,7 +78,7 @@ pub async fn list(group: &Group) -> Result<History> {
 
 /// Reads and checks everything from the floor to the end, all snapshots, the objects below the floor that branches
 /// still need, and, for a branch, what it needs of its parents. All of it is pinned meanwhile, if the store permits. A
-/// branch that cannot be opened is left out: nobody knows what it needs.
+/// branch that cannot be opened is left out, because its needs are unknown.
 ///
 /// # Errors
 ///

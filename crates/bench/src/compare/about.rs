@@ -26,7 +26,7 @@ const VERSIONS: [(&str, &str); 5] = [
 /// Ends of the names of options and variables whose values are secret.
 const SECRETS: [&str; 6] = ["pass", "auth", "password", "secret", "token", "access_key"];
 
-/// Stands for a secret.
+/// Text in place of a secret.
 const HIDDEN: &str = "***";
 
 /// Directives that decide what a crash costs.

@@ -248,7 +248,7 @@ fn working_directory() -> Result<PathBuf, Error> {
     Ok(path)
 }
 
-/// Makes a path absolute, because the server starts in another directory. A bare name is looked up later.
+/// Makes a path absolute, because the server starts in another directory. A name without a slash is looked up in PATH.
 fn program(word: &str) -> PathBuf {
     if word.contains('/') {
         std::path::absolute(word).unwrap_or_else(|_| word.into())

@@ -106,6 +106,6 @@ pub(super) fn serve(job: &str) -> Result<(), RaceError> {
 fn say(message: &Message) {
     let mut line = serde_json::to_string(message).expect("numbers and text have a form in JSON");
     line.push('\n');
-    // If nobody reads, the process is about to be ended by the signal above.
+    // Without a reader the write fails; then the signal above ends the process.
     let _ = std::io::stdout().lock().write_all(line.as_bytes());
 }

@@ -1,4 +1,4 @@
-//! A store that answers nobody for longer than a lease: its owner could not renew it, but is alive.
+//! A store that is unreachable for longer than a lease: its owner is alive, but cannot renew the lease.
 
 use std::time::Duration;
 

@@ -34,7 +34,7 @@ pub(super) enum Source {
     Unescaped,
     /// The input is one argument, the others are in `unescaped`; see [`parse_with_side_buffer`].
     ///
-    /// [`parse_with_side_buffer`]: super::parse_apart
+    /// [`parse_with_side_buffer`]: super::parse_with_side_buffer
     SideBuffer,
 }
 
