@@ -17,7 +17,7 @@ pub(super) const ROWS: &[Directive] = &[
         .own("0.1.0")
         .before_start(),
     row("shards", Kind::Int(0, SHARDS_MAX), "0",
-        "Shards of the keyspace, each with its own lock: a power of two. 0: 256.")
+        "Shards of the keyspace, each with its own lock: a power of two. 0: 64 for each worker thread, from 256 to 1024.")
         .own("0.1.0")
         .before_start().checked(power_of_two),
     row("databases", Kind::Int(1, INT_MAX), "16",

@@ -9,7 +9,7 @@ use std::time::Duration;
 
 use tierce_config::{Config, DirectiveId, Settings, Startup};
 use tierce_keyspace::log::{LogSink, Replay};
-use tierce_keyspace::{Keyspace, Options, OptionsError, StreamPosition, expire_due};
+use tierce_keyspace::{Keyspace, Options, OptionsError, SHARDS_MAX, StreamPosition, expire_due};
 use tierce_storage::ColdLimits;
 use tierce_storage::disk::Disk;
 
@@ -382,6 +382,11 @@ impl Engine {
     }
 }
 
+/// Minimum number of shards for each worker.
+const SHARDS_PER_WORKER: usize = 64;
+/// Minimum number of shards, so that a script or a long command holds few keys besides its own.
+const SHARDS_MIN: usize = 256;
+
 const APPENDONLY: DirectiveId = DirectiveId::of("appendonly");
 const POLICY: DirectiveId = DirectiveId::of("maxmemory-policy");
 
@@ -392,7 +397,7 @@ fn asks_for_log(settings: &Settings) -> bool {
 fn keyspace_options(config: &Config, startup: &Startup, feed: &Arc<Feed>) -> Options {
     let defaults = Options::default();
     Options {
-        shards: startup.shards.map_or(defaults.shards, NonZeroUsize::get),
+        shards: startup.shards.map_or_else(|| shards_for(startup.threads), NonZeroUsize::get),
         databases: startup.databases,
         // A random seed, so that clients cannot choose colliding keys.
         seed: crate::random::word(),
@@ -401,6 +406,11 @@ fn keyspace_options(config: &Config, startup: &Startup, feed: &Arc<Feed>) -> Opt
         log: Some(Arc::clone(feed) as Arc<dyn LogSink>),
         ..defaults
     }
+}
+
+/// Returns the number of shards for so many workers: enough that two of them seldom need the same one.
+fn shards_for(workers: NonZeroUsize) -> usize {
+    (SHARDS_PER_WORKER * workers.get()).next_power_of_two().clamp(SHARDS_MIN, SHARDS_MAX)
 }
 
 /// Returns the maximum length of a value, which is that of an argument of a request.
@@ -415,4 +425,15 @@ fn value_len_max(settings: &Settings) -> usize {
 fn version_base(unix_ms: i64) -> u64 {
     const YEAR_2025_MS: i64 = 1_735_689_600_000;
     ((unix_ms - YEAR_2025_MS).max(0) as u64) << 14
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn shards_grow_with_the_workers() {
+        let shards = |workers| shards_for(NonZeroUsize::new(workers).expect("positive"));
+        assert_eq!([1, 4, 5, 12, 16, 100].map(shards), [256, 256, 512, 1024, 1024, 1024]);
+    }
 }
