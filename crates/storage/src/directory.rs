@@ -17,9 +17,8 @@ pub enum IfMissing {
 pub fn lock(disk: &dyn Disk, dir: &Path, if_missing: &IfMissing) -> Result<Box<dyn DiskLock>> {
     let path = names::lock(dir);
     disk.lock(&path).map_err(|e| match (e.kind(), if_missing) {
-        (ErrorKind::WouldBlock, _) => Error::Locked { path: path.clone() },
         (ErrorKind::NotFound, IfMissing::Refuse) => Error::NotAStore { path: dir.to_owned() },
-        _ => Error::io("lock", &path, e),
+        _ => Error::lock(&path, e),
     })
 }
 

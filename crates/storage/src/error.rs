@@ -181,6 +181,14 @@ impl Error {
         Self::failed(action, path, source)
     }
 
+    /// Wraps an error of taking the lock `path`.
+    pub(crate) fn lock(path: &Path, source: io::Error) -> Self {
+        match source.kind() {
+            io::ErrorKind::WouldBlock => Error::Locked { path: path.to_owned() },
+            _ => Self::io("lock", path, source),
+        }
+    }
+
     /// Wraps an operating system error that leaves the content of the disk unknown, so that even a full device
     /// counts as a failure.
     pub fn failed(action: &'static str, path: &Path, source: io::Error) -> Self {

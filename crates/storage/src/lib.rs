@@ -56,7 +56,7 @@ pub use manifest::IndexKind;
 pub use progress::Progress;
 #[doc(hidden)]
 pub use upkeep::check::check_files;
-pub use upkeep::check::{CheckReport, lock_store};
+pub use upkeep::check::{CheckReport, is_in_use, lock_store};
 pub use upkeep::repair::{RepairReport, repair, repair_on};
 pub use wal::recovery::WalRecovery;
 pub use wal::{Wal, WalMark};

@@ -6,9 +6,11 @@
 use std::path::Path;
 use std::sync::Arc;
 
-use tierce_harness::{Random, effort};
-use tierce_storage::disk::{Fault, Moment, SimDisk};
-use tierce_storage::{Error, Wal, WalOptions, check_files, repair_on};
+use tierce_harness::{Random, TempDir, effort};
+use tierce_storage::disk::{Fault, Moment, OsDisk, SimDisk};
+use tierce_storage::{
+    Error, Wal, WalOptions, check_cold, check_files, is_in_use, repair, repair_on,
+};
 
 fn options(seed: u64) -> WalOptions {
     WalOptions {
@@ -332,4 +334,24 @@ fn a_damaged_log_is_repaired_to_one_that_opens() {
             }
         }
     }
+}
+
+/// A check by root must leave no lock file that keeps the server's user out.
+#[test]
+fn a_check_creates_no_lock_file_and_a_used_log_is_refused() {
+    let scratch = TempDir::new();
+    let log = scratch.path().join("log");
+    let (wal, _) = Wal::open_on(Arc::new(OsDisk), &log, options(0), |_| Ok(())).unwrap();
+    wal.append(b"record").unwrap();
+    let check = || check_files(Arc::new(OsDisk), &log, |_, _, _| false, |_| {});
+    assert!(is_in_use(&log) && matches!(check(), Err(Error::Locked { .. })));
+    wal.close().unwrap();
+    drop(wal);
+    let lock = log.join("LOCK");
+    std::fs::remove_file(&lock).unwrap();
+    assert!(!is_in_use(&log));
+    assert_eq!(check().unwrap().records, 1);
+    repair(&log, scratch.path().join("new"), |_| {}).unwrap();
+    check_cold(&log, |_| {}).unwrap();
+    assert!(!lock.exists());
 }

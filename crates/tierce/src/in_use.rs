@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
 use tierce_engine::durability::log_dir;
-use tierce_storage::{Error, lock_store};
+use tierce_storage::is_in_use;
 
 /// Maximum wait. A server that has closed its connections only has to sync and close its log.
 const PATIENCE: Duration = Duration::from_secs(5);
@@ -43,8 +43,4 @@ pub fn await_end_or(dir: &Path, instead: &str) {
 /// Returns the store that a process using the directory locks: the log in it, or the directory itself.
 fn store_of(dir: &Path) -> PathBuf {
     log_dir(dir).ok().filter(|log| log.is_dir()).unwrap_or_else(|| dir.to_owned())
-}
-
-fn is_in_use(store: &Path) -> bool {
-    matches!(lock_store(store), Err(Error::Locked { .. }))
 }

@@ -5,7 +5,7 @@
 
 use super::location::{ColdLocation, RECORD_HEADER_LEN, SEGMENT_HEADER_LEN, record_len};
 use super::segment::ColdSegment;
-use super::store::{list, lock};
+use super::store::list;
 use crate::disk::span::{ReadBuf, read_span};
 use crate::disk::{DIRECT_ALIGNMENT, Disk, DiskFile, OpenMode, OsDisk};
 use crate::error::{Error, Result};
@@ -43,7 +43,8 @@ pub fn check_cold_on(
     dir: &Path,
     mut progress: impl FnMut(Progress),
 ) -> Result<ColdCheckReport> {
-    let _lock = lock(&*disk, dir)?;
+    let path = crate::names::lock(dir);
+    let _lock = disk.lock_existing(&path).map_err(|error| Error::lock(&path, error))?;
     let mut report = ColdCheckReport::default();
     let mut paths = list(&*disk, dir)?;
     paths.sort_unstable();

@@ -595,10 +595,7 @@ fn write_pages(
 
 pub(super) fn lock(disk: &dyn Disk, dir: &Path) -> Result<Box<dyn DiskLock>> {
     let path = crate::names::lock(dir);
-    disk.lock(&path).map_err(|e| match e.kind() {
-        ErrorKind::WouldBlock => Error::Locked { path: path.clone() },
-        _ => Error::io("lock", &path, e),
-    })
+    disk.lock(&path).map_err(|error| Error::lock(&path, error))
 }
 
 /// Returns the segments in a directory. Files with other names are not ours.

@@ -125,12 +125,17 @@ impl Disk for OsDisk {
     }
 
     fn lock(&self, path: &Path) -> io::Result<Box<dyn DiskLock>> {
-        let flags = OFlags::RDWR | OFlags::CREATE | OFlags::CLOEXEC | OFlags::NOFOLLOW;
-        let fd = fs::open(path, flags, Mode::from_raw_mode(0o600))?;
-        fs::flock(&fd, FlockOperation::NonBlockingLockExclusive)?;
+        let lock = take_lock(path, OFlags::CREATE)?;
         // A store is being opened, which will need to write.
         descriptors::fill();
-        Ok(Box::new(OsLock(fd.into())))
+        Ok(lock)
+    }
+
+    fn lock_existing(&self, path: &Path) -> io::Result<Option<Box<dyn DiskLock>>> {
+        match take_lock(path, OFlags::empty()) {
+            Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(None),
+            taken => taken.map(Some),
+        }
     }
 
     fn space(&self, dir: &Path) -> Option<Space> {
@@ -233,6 +238,13 @@ impl DiskFile for OsFile {
     fn descriptor(&self) -> Option<BorrowedFd<'_>> {
         Some(self.file().as_fd())
     }
+}
+
+fn take_lock(path: &Path, more: OFlags) -> io::Result<Box<dyn DiskLock>> {
+    let flags = OFlags::RDWR | OFlags::CLOEXEC | OFlags::NOFOLLOW | more;
+    let fd = fs::open(path, flags, Mode::from_raw_mode(0o600))?;
+    fs::flock(&fd, FlockOperation::NonBlockingLockExclusive)?;
+    Ok(Box::new(OsLock(fd.into())))
 }
 
 /// Continues a short vectored write, buffer by buffer.

@@ -141,7 +141,7 @@ impl Disk for OverlayDisk {
     fn lock(&self, path: &Path) -> io::Result<Box<dyn DiskLock>> {
         struct Nobodys;
         impl DiskLock for Nobodys {}
-        if path.exists() { OsDisk.lock(path) } else { Ok(Box::new(Nobodys)) }
+        Ok(OsDisk.lock_existing(path)?.unwrap_or_else(|| Box::new(Nobodys)))
     }
 
     fn entropy(&self) -> u64 {

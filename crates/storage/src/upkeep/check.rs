@@ -4,7 +4,7 @@
 //! sealed segment with a valid hint file until a record is read.
 
 use crate::directory::{self, IfMissing};
-use crate::disk::{Disk, OsDisk};
+use crate::disk::{Disk, DiskLock, OsDisk};
 use crate::error::{Error, Result};
 use crate::location::SegmentId;
 use crate::log::salvage::{find_end, load_tails};
@@ -50,7 +50,7 @@ pub fn check_files(
     has_hint: impl Fn(&SegmentHome, &Manifest, &Segment) -> bool,
     mut progress: impl FnMut(Progress),
 ) -> Result<CheckReport> {
-    let _lock = lock_store_on(&*disk, dir)?;
+    let _lock = lock_for_reading(&*disk, dir)?;
     let mut report = CheckReport::default();
     let manifest = match Manifest::load(&*disk, dir) {
         Ok(Some(manifest)) => manifest,
@@ -109,12 +109,25 @@ pub fn check_files(
 ///
 /// # Errors
 /// [`Error::Locked`] when another process has it open, [`Error::NotAStore`] if there is none.
-pub fn lock_store(dir: impl AsRef<Path>) -> Result<Box<dyn crate::disk::DiskLock>> {
-    lock_store_on(&OsDisk, dir.as_ref())
+pub fn lock_store(dir: impl AsRef<Path>) -> Result<Box<dyn DiskLock>> {
+    require_store(&OsDisk, dir.as_ref())?;
+    directory::lock(&OsDisk, dir.as_ref(), &IfMissing::Refuse)
 }
 
-/// Locks the store in a directory. If there is none, no lock file is left behind.
-pub(crate) fn lock_store_on(disk: &dyn Disk, dir: &Path) -> Result<Box<dyn crate::disk::DiskLock>> {
+/// Returns true if another process has the store in a directory open. Creates no file.
+pub fn is_in_use(dir: impl AsRef<Path>) -> bool {
+    matches!(lock_for_reading(&OsDisk, dir.as_ref()), Err(Error::Locked { .. }))
+}
+
+/// Locks the store in a directory if its lock file exists. This creates no file: one of another user, such as root,
+/// would prevent the server from starting. Only a store that was never opened, or was copied, has none.
+pub(crate) fn lock_for_reading(disk: &dyn Disk, dir: &Path) -> Result<Option<Box<dyn DiskLock>>> {
+    require_store(disk, dir)?;
+    let path = names::lock(dir);
+    disk.lock_existing(&path).map_err(|error| Error::lock(&path, error))
+}
+
+fn require_store(disk: &dyn Disk, dir: &Path) -> Result<()> {
     let not_a_store = || Error::NotAStore { path: dir.to_owned() };
     let paths = disk.list(dir).map_err(|e| match e.kind() {
         ErrorKind::NotFound => not_a_store(),
@@ -122,10 +135,7 @@ pub(crate) fn lock_store_on(disk: &dyn Disk, dir: &Path) -> Result<Box<dyn crate
     })?;
     let is_of_store =
         |path| matches!(names::kind_of(path), FileKind::Manifest | FileKind::Segment(_));
-    if !paths.iter().any(|path| is_of_store(path)) {
-        return Err(not_a_store());
-    }
-    directory::lock(disk, dir, &IfMissing::Refuse)
+    if paths.iter().any(|path| is_of_store(path)) { Ok(()) } else { Err(not_a_store()) }
 }
 
 pub(crate) fn home(disk: Arc<dyn Disk>, dir: &Path, store_id: u128) -> Arc<SegmentHome> {

@@ -69,7 +69,7 @@ pub fn repair_on(
     to: &Path,
     mut progress: impl FnMut(Progress),
 ) -> Result<RepairReport> {
-    let _old_lock = super::check::lock_store_on(&*disk, from)?;
+    let _old_lock = super::check::lock_for_reading(&*disk, from)?;
     disk.create_dir_all(to).map_err(|e| Error::io("create", to, e))?;
     let if_missing = IfMissing::Make { index: IndexKind::default(), shards: SHARDS_DEFAULT };
     let _new_lock = directory::lock(&*disk, to, &if_missing)?;
