@@ -130,7 +130,12 @@ impl Segment {
         Ok(Arc::new(Self::new(home, &header, seq_min, len)))
     }
 
-    fn new(home: &Arc<SegmentHome>, header: &SegmentHeader, seq_min: u64, len: u64) -> Self {
+    pub(crate) fn new(
+        home: &Arc<SegmentHome>,
+        header: &SegmentHeader,
+        seq_min: u64,
+        len: u64,
+    ) -> Self {
         Segment {
             id: header.id,
             salt: header.salt,
@@ -461,9 +466,29 @@ impl Drop for Segment {
 
 /// Reads and verifies a segment's header.
 pub(crate) fn read_header(file: &dyn DiskFile, path: &Path) -> Result<SegmentHeader> {
+    let bytes = read_header_bytes(file, path)?;
+    SegmentHeader::decode(&bytes).map_err(|what| Error::corrupt(path, 0, what))
+}
+
+/// Reads a segment's header, of which one byte may be wrong.
+pub(crate) fn read_damaged_header(
+    file: &dyn DiskFile,
+    path: &Path,
+    id: SegmentId,
+) -> Result<SegmentHeader> {
+    read_header(file, path).or_else(|error| {
+        let corrected = SegmentHeader::decode_corrected(&read_header_bytes(file, path)?);
+        corrected.filter(|header| header.id == id).ok_or(error)
+    })
+}
+
+fn read_header_bytes(
+    file: &dyn DiskFile,
+    path: &Path,
+) -> Result<[u8; SEGMENT_HEADER_LEN as usize]> {
     let mut bytes = [0; SEGMENT_HEADER_LEN as usize];
     match read_exact_at(file, &mut bytes, 0) {
-        Ok(()) => SegmentHeader::decode(&bytes).map_err(|what| Error::corrupt(path, 0, what)),
+        Ok(()) => Ok(bytes),
         Err(e) if e.kind() == ErrorKind::UnexpectedEof => {
             Err(Error::corrupt(path, 0, "segment header is cut off"))
         }

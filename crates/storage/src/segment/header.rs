@@ -65,6 +65,22 @@ impl SegmentHeader {
         let header = decode_fields(&mut cursor).ok_or("segment header has impossible fields")?;
         header.ok_or("segment has an unknown format version")
     }
+
+    /// Decodes a header of which one byte is wrong, by finding the byte: the checksum fits only one such change. With
+    /// more wrong bytes, the result may be a wrong header, rarely; with a wrong salt, no record passes its own checks.
+    pub fn decode_corrected(bytes: &[u8; SEGMENT_HEADER_LEN as usize]) -> Option<Self> {
+        let mut candidate = *bytes;
+        for (at, &wrong) in bytes.iter().enumerate() {
+            for byte in 0..=u8::MAX {
+                candidate[at] = byte;
+                if let Ok(header) = Self::decode(&candidate) {
+                    return Some(header);
+                }
+            }
+            candidate[at] = wrong;
+        }
+        None
+    }
 }
 
 /// Decodes the fields. Returns `None` for impossible ones, `Some(None)` for a newer version.
@@ -83,17 +99,42 @@ fn decode_fields(cursor: &mut Cursor<'_>) -> Option<Option<SegmentHeader>> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use std::collections::HashSet;
+
+    const EXAMPLE: SegmentHeader = SegmentHeader {
+        salt: Salt(7),
+        store_id: 1 << 100,
+        id: SegmentId(12),
+        origin: Origin::Compaction,
+    };
+
+    /// A checksum is linear: if each change of a byte changes it in its own way, only one change explains it.
+    #[test]
+    fn one_wrong_byte_can_be_corrected_in_only_one_way() {
+        let bytes = EXAMPLE.encode();
+        let crc = |bytes: &[u8]| crc32c(&bytes[..CHECKED_LEN]) ^ stored(bytes);
+        let mut effects = HashSet::from([0]);
+        for at in 0..bytes.len() {
+            for change in 1..=u8::MAX {
+                let mut changed = bytes;
+                changed[at] ^= change;
+                assert!(effects.insert(crc(&changed)), "byte {at} ^ {change}");
+                if change == 0x80 || change == u8::MAX {
+                    assert_eq!(SegmentHeader::decode_corrected(&changed), Some(EXAMPLE));
+                }
+            }
+        }
+        assert_eq!(SegmentHeader::decode_corrected(&[0; 64]), None);
+    }
+
+    fn stored(bytes: &[u8]) -> u32 {
+        u32::from_le_bytes(bytes[CHECKED_LEN..].try_into().expect("4 bytes"))
+    }
 
     #[test]
     fn header_comes_back_and_every_flipped_bit_is_noticed() {
-        let header = SegmentHeader {
-            salt: Salt(7),
-            store_id: 1 << 100,
-            id: SegmentId(12),
-            origin: Origin::Compaction,
-        };
-        let bytes = header.encode();
-        assert_eq!(SegmentHeader::decode(&bytes), Ok(header));
+        let bytes = EXAMPLE.encode();
+        assert_eq!(SegmentHeader::decode(&bytes), Ok(EXAMPLE));
         for bit in 0..bytes.len() * 8 {
             let mut changed = bytes;
             changed[bit / 8] ^= 1 << (bit % 8);

@@ -8,6 +8,8 @@
 //! * Members of a batch in an unfinished segment are saved only if all exist.
 //! * The records of a log are renumbered, without gaps, in their old order. Records after a lost one are kept:
 //!   the owner who repairs a log has decided that this is better than nothing.
+//! * A segment with one wrong byte in its header is read: the checksum tells the byte. With more wrong bytes, all of
+//!   it is lost.
 //! * If the manifest is lost too, all segments found are used, including those that compaction had replaced but
 //!   not yet removed.
 
@@ -20,8 +22,8 @@ use crate::log::salvage::{Patched, find_end, load_tails};
 use crate::manifest::{Entry, IndexKind, Manifest, Purpose, SHARDS_DEFAULT, SegmentState};
 use crate::names::{self, FileKind};
 use crate::progress::Progress;
-use crate::segment::file::{Segment, SegmentHome, read_header};
-use crate::segment::header::{Origin, SEGMENT_HEADER_LEN};
+use crate::segment::file::{Segment, SegmentHome, read_damaged_header};
+use crate::segment::header::{Origin, SEGMENT_HEADER_LEN, SegmentHeader};
 use crate::segment::record::{Kind, Membership, Record, encode, stamp};
 use crate::segment::scan::Scanner;
 use std::collections::{BTreeMap, BTreeSet};
@@ -197,13 +199,13 @@ fn find_segments(
 /// it has no key.
 fn first_record(disk: &Arc<dyn Disk>, id: SegmentId, source: &Source) -> Option<(u64, bool)> {
     let file = disk.open(&source.path, crate::disk::OpenMode::ReadOnly).ok()?;
-    let salt = read_header(&*file, &source.path).ok()?.salt;
+    let header = read_damaged_header(&*file, &source.path, id).ok()?;
     // Problems are reported when the segment is saved.
     let (file, len) = match source.is_sealed {
         true => (file, source.len),
-        false => with_tail(disk, &source.path, file, id, &mut RepairReport::default()).ok()?,
+        false => with_tail(disk, &source.path, file, &header, &mut RepairReport::default()).ok()?,
     };
-    let mut scanner = Scanner::new(file, &source.path, salt, Origin::Compaction, len);
+    let mut scanner = Scanner::new(file, &source.path, header.salt, Origin::Compaction, len);
     let (at, _) = scanner.find_record(SEGMENT_HEADER_LEN).ok()??;
     let record = scanner.record_at(at).ok()?;
     Some((record.header.seq, record.key.is_empty()))
@@ -229,8 +231,8 @@ fn save_segment(
     let file = disk
         .open(&source.path, crate::disk::OpenMode::ReadOnly)
         .map_err(|e| Error::io("open", &source.path, e))?;
-    let salt = match read_header(&*file, &source.path) {
-        Ok(header) => header.salt,
+    let header = match read_damaged_header(&*file, &source.path, id) {
+        Ok(header) => header,
         Err(error) => {
             // Without the salt records cannot be told from garbage.
             report.problems.push(error);
@@ -240,11 +242,11 @@ fn save_segment(
     };
     let (file, len) = match source.is_sealed {
         true => (file, source.len),
-        false => with_tail(disk, &source.path, file, id, report)?,
+        false => with_tail(disk, &source.path, file, &header, report)?,
     };
     // Order does not matter here, so the segment is read like an output of compaction.
     let origin = Origin::Compaction;
-    let mut scanner = Scanner::new(file, &source.path, salt, origin, len);
+    let mut scanner = Scanner::new(file, &source.path, header.salt, origin, len);
     let mut output: Option<Output> = None;
     let mut position = SEGMENT_HEADER_LEN;
     let mut batch_end = 0;
@@ -280,14 +282,14 @@ fn with_tail(
     disk: &Arc<dyn Disk>,
     path: &Path,
     file: Arc<dyn DiskFile>,
-    id: SegmentId,
+    header: &SegmentHeader,
     report: &mut RepairReport,
 ) -> Result<(Arc<dyn DiskFile>, u64)> {
     let len = file.size().map_err(|e| Error::io("measure", path, e))?;
     let dir = path.parent().unwrap_or(Path::new(""));
-    let store_id = read_header(&*file, path)?.store_id;
+    let store_id = header.store_id;
     let found = load_tails(&**disk, dir, store_id, &BTreeSet::new()).and_then(|tails| {
-        let segment = Segment::open(&home(disk.clone(), dir, store_id), id, 0)?;
+        let segment = Segment::new(&home(disk.clone(), dir, store_id), header, 0, len);
         find_end(&segment, &tails, |_| {})
     });
     match found {
