@@ -57,7 +57,7 @@ impl Store {
             };
             if self.has_none_of(write)? {
                 // The absence of these keys must be as durable as the deletes would have been.
-                return if self.wants_sync(durability) { self.files.flush(self) } else { Ok(()) }
+                return if self.wants_sync(durability) { self.files.sync(self) } else { Ok(()) }
                     .map(|()| None);
             }
             self.make_room(room_made, error)?;

@@ -411,7 +411,7 @@ impl<'a> Job<'a> {
             self.copy_live(&input, pace)?;
         }
         self.finish_outputs()?;
-        self.store.files.flush(self.store)?;
+        self.store.files.sync(self.store)?;
         self.switch_manifest()?;
         self.switch_index();
         let report = CompactionReport {

@@ -215,7 +215,7 @@ impl Db {
 
     /// Makes every completed write durable.
     pub fn flush(&self) -> Result<()> {
-        self.store().files.flush(&**self.store())
+        self.store().files.sync(&**self.store())
     }
 
     /// Rewrites every finished segment with too much garbage, as fast as the disk allows.

@@ -26,7 +26,7 @@ pub(super) fn start(threads: &mut Threads<Store>, options: &Options) -> std::io:
 fn sync(store: &Store, interval: Duration) {
     let mut next = Instant::now() + interval;
     while store.files.wakeup.sleep_until(next) {
-        let _ = store.files.flush(store);
+        let _ = store.files.sync(store);
         next = Instant::now() + interval;
     }
 }

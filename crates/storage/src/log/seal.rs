@@ -20,7 +20,7 @@ pub struct LeftOpen {
 
 impl LogFiles {
     /// Makes every earlier write durable.
-    pub fn flush(&self, owner: &impl Owner) -> Result<()> {
+    pub fn sync(&self, owner: &impl Owner) -> Result<()> {
         self.check_writable()?;
         self.appenders.iter().try_for_each(|appender| appender.sync_all(owner))
     }
