@@ -11,7 +11,7 @@ use tierce_rdb::{Writer, WriterOptions};
 use super::error::TransferError;
 use super::jsonl;
 use super::progress::{Progress, Stage};
-use super::store::{Store, has_log};
+use super::store::Store;
 use crate::durability;
 use crate::persistence::{Encoder, Install, NewFile, OwnFiles, SaveError, Syncing, values};
 
@@ -66,8 +66,8 @@ pub fn export(
     let ExportOptions { dir, target, format, databases } = options;
     // Remove the trailing slash that the completion of a shell adds.
     let target = &target.components().collect::<PathBuf>();
-    let log_dir = durability::log_dir(dir).map_err(TransferError::io("read", dir))?;
-    if !has_log(&log_dir) {
+    let log_dir = durability::existing_log(dir).map_err(TransferError::io("read", dir))?;
+    if log_dir.is_none() {
         return Err(TransferError::NoData { dir: dir.clone() });
     }
     if fs::symlink_metadata(target).is_ok() {

@@ -16,7 +16,8 @@
 //!   `wal-2.incomplete`.
 //!
 //! If the authoritative log is missing although a file shows that there was one, the data directory is refused: the
-//! user may be able to put the log back.
+//! user may be able to put the log back. It is also refused if there is a later log without a marker file. A log that
+//! has only lost its manifest is still a log: opening it fails, and `tierce repair` saves it.
 
 use std::io;
 use std::path::{Path, PathBuf};
@@ -36,6 +37,8 @@ const COMPLETE: &str = "complete";
 const INCOMPLETE: &str = "incomplete";
 /// File that every log directory has.
 const MANIFEST: &str = "MANIFEST";
+/// Extension of the files with the records.
+const SEGMENT: &str = "seg";
 
 /// File sizes and loading options of a log; tests use other values than servers.
 #[derive(Clone, Debug, Default)]
@@ -99,16 +102,19 @@ impl LogDirectory {
         let newest =
             names.iter().filter(|path| is(path, COMPLETE)).filter_map(|p| number_of(p)).max();
         let current = self.log(newest);
-        if self.is_log(&current)? {
-            return Ok(current);
-        }
-        if newest.is_some() {
+        let is_log = self.is_log(&current)?;
+        if !is_log && newest.is_some() {
             return Err(self.missing(&current, &current.with_extension(COMPLETE)));
         }
-        for path in names {
-            let is_leftover = names_contain(&self.list()?, &path.with_extension(INCOMPLETE));
-            if is_numbered(&path) && !is_leftover && self.is_log(&path)? {
-                return Err(self.missing(&current, &path));
+        for path in &names {
+            // Lower ones were replaced by the current one.
+            let is_newer = is_numbered(path) && number_of(path) > newest;
+            let is_leftover = names_contain(&names, &path.with_extension(INCOMPLETE));
+            if is_newer && !is_leftover && self.is_log(path)? {
+                return Err(match is_log {
+                    true => self.unmarked(&current, path),
+                    false => self.missing(&current, path),
+                });
             }
         }
         Ok(current)
@@ -132,13 +138,21 @@ impl LogDirectory {
     }
 
     fn missing(&self, log: &Path, witness: &Path) -> io::Error {
-        let name =
-            |path: &Path| path.file_name().unwrap_or_default().to_string_lossy().into_owned();
         io::Error::other(format!(
             "there is no log in {}, though {} is there: put the log back, or, if the other one is not \
              needed, move it away",
             log.display(),
             name(witness),
+        ))
+    }
+
+    /// Every leftover has a marker file, so this is another log whose marker file was lost or moved away.
+    fn unmarked(&self, log: &Path, other: &Path) -> io::Error {
+        let [log, other] = [log, other].map(name);
+        io::Error::other(format!(
+            "there are two logs in {}, {log} and {other}, and {other}.{COMPLETE} is missing: bring this file back (it \
+             is empty) to load {other}, or move {other} away to load {log}",
+            self.dir.display(),
         ))
     }
 
@@ -159,21 +173,42 @@ impl LogDirectory {
 
     /// Removes the authoritative log, which is no longer needed. The directory has no log afterwards.
     pub(super) fn give_up(&self) -> io::Result<()> {
-        match self.existing()? {
-            Some(current) => self.discard(&current),
-            None => Ok(()),
+        let Some(current) = self.existing()? else { return Ok(()) };
+        let mark = current.with_extension(INCOMPLETE);
+        // After a crash, the rest is recognized as a leftover. A full disk may not take the file: then a start refuses
+        // the rest.
+        if is_numbered(&current) && self.disk.open(&mark, OpenMode::Truncate).is_ok() {
+            self.disk.sync_dir(&self.dir)?;
         }
+        self.discard(&current)
     }
 
     /// Returns the message that there is no room for a log of `needed` bytes, with the remedy.
     pub(super) fn lack_of_room(&self, needed: u64, space: &Space) -> String {
+        let give_up = match self.may_have_values() {
+            true => "stop the server and start it with an empty directory",
+            false => "use CONFIG SET appendonly no, FLUSHALL and CONFIG SET appendonly yes",
+        };
         format!(
-            "another one needs about {} MB beside it, while {} MB are free in {}: make room there, or give all data up \
-             with CONFIG SET appendonly no, FLUSHALL and CONFIG SET appendonly yes (not if values were spilled)",
+            "another one needs about {} MB more, while {} MB are free in {}: make room there, or, to give all data up, \
+             {give_up}",
             needed.div_ceil(1_000_000),
             space.free / 1_000_000,
             self.dir.display()
         )
+    }
+
+    /// Returns the remedy for a log that has failed for good.
+    pub(super) fn way_to_another(&self) -> &'static str {
+        match self.may_have_values() {
+            true => "restart the server",
+            false => "CONFIG SET appendonly no and then yes begins another one",
+        }
+    }
+
+    /// Returns true if there is a directory of spilled values, so that `appendonly` cannot be switched at run time.
+    fn may_have_values(&self) -> bool {
+        self.disk_list(&cold_dir(&self.dir)).is_ok_and(|files| !files.is_empty())
     }
 
     /// Makes a log authoritative that is completely durable. Must be called again if it fails.
@@ -274,14 +309,21 @@ impl LogDirectory {
         path == self.log(None)
     }
 
-    /// Returns true if there is a log in this directory.
+    /// Returns true if there is a log in this directory, including one that has lost its manifest: opening it fails
+    /// with the remedy.
     pub(super) fn is_log(&self, path: &Path) -> io::Result<bool> {
-        Ok(names_contain(&self.disk_list(path)?, &path.join(MANIFEST)))
+        let is_segment = |file: &PathBuf| file.extension().is_some_and(|kind| kind == SEGMENT);
+        let files = self.disk_list(path)?;
+        Ok(names_contain(&files, &path.join(MANIFEST)) || files.iter().any(is_segment))
     }
 
     fn log(&self, number: Option<u64>) -> PathBuf {
         self.dir.join(number.map_or(FIRST_NAME.to_owned(), |n| format!("{NAME_PREFIX}{n}")))
     }
+}
+
+fn name(path: &Path) -> String {
+    path.file_name().unwrap_or_default().to_string_lossy().into_owned()
 }
 
 fn names_contain(names: &[PathBuf], path: &Path) -> bool {
@@ -304,8 +346,10 @@ fn number_of(path: &Path) -> Option<u64> {
 }
 #[cfg(test)]
 mod tests {
+    use super::super::recovery;
     use super::*;
     use tierce_harness::TempDir;
+    use tierce_storage::disk::SimDisk;
 
     fn log_directory(dir: &TempDir) -> LogDirectory {
         LogDirectory::new(Arc::new(OsDisk), dir.path(), LogOptions::default())
@@ -329,6 +373,7 @@ mod tests {
         dir.write("wal.importing/1.seg", "not ours");
         dir.write("walrus", "not ours");
         dir.write("wal-5/MANIFEST", "never completed");
+        dir.write("wal-5.incomplete", "");
 
         let second = log_directory.begin().unwrap();
         assert_eq!(second, at("wal-2"));
@@ -376,6 +421,7 @@ mod tests {
             (&["wal/MANIFEST", "wal-9/some", "wal-9.complete"], "wal-9", "wal-9.complete"),
             (&["wal-2/MANIFEST"], "wal", "wal-2"),
             (&["wal-2/MANIFEST", "wal-3/MANIFEST", "wal-3.incomplete"], "wal", "wal-2"),
+            (&["wal-2/00000001.seg"], "wal", "wal-2"),
             (&["cold/00000001.cold"], "wal", "00000001.cold"),
         ] {
             let dir = TempDir::new();
@@ -396,8 +442,9 @@ mod tests {
         for files in [
             &["wal-2/MANIFEST", "wal-2.incomplete"][..],
             &["wal-2.incomplete"],
-            &["wal/MANIFEST", "wal-2/MANIFEST", "cold/00000001.cold"],
+            &["wal/MANIFEST", "wal-2/MANIFEST", "wal-2.incomplete", "cold/00000001.cold"],
             &["wal/MANIFEST", "wal-2/1.seg", "wal-2.incomplete"],
+            &["wal/MANIFEST", "wal-2/LOCK"],
         ] {
             let dir = TempDir::new();
             let log_directory = log_directory(&dir);
@@ -409,6 +456,77 @@ mod tests {
             let left: Vec<_> = files.iter().filter(|file| dir.path().join(file).exists()).collect();
             assert!(left.iter().all(|file| !file.starts_with("wal-")), "{left:?}");
         }
+    }
+
+    /// The manifest of a log is lost: it stays the log that is loaded, and nothing removes its segments.
+    #[test]
+    fn a_log_without_its_manifest_stays_the_log() {
+        for (files, current) in [
+            (&["wal/1.seg"][..], "wal"),
+            (&["wal/MANIFEST", "wal-2/1.seg", "wal-2.complete"], "wal-2"),
+        ] {
+            let dir = TempDir::new();
+            let log_directory = log_directory(&dir);
+            files.iter().for_each(|file| drop(dir.write(file, "something")));
+            assert_eq!(log_directory.existing().unwrap(), Some(dir.path().join(current)));
+            assert!(recovery::was_ever_written(&log_directory).unwrap(), "no import replaces it");
+        }
+    }
+
+    #[test]
+    fn a_later_log_without_a_marker_is_refused_and_stays() {
+        for files in [
+            &["wal/MANIFEST", "wal-2/1.seg"][..],
+            &["wal/1.seg", "wal-2/MANIFEST"],
+            &["wal-2/MANIFEST", "wal-2.complete", "wal-3/1.seg"],
+        ] {
+            let dir = TempDir::new();
+            let log_directory = log_directory(&dir);
+            files.iter().for_each(|file| drop(dir.write(file, "something")));
+            let error = log_directory.current().expect_err(&format!("{files:?}")).to_string();
+            assert!(error.contains("there are two logs in") && !error.contains('\n'), "{error}");
+            assert!(log_directory.begin().is_err() && log_directory.give_up().is_err());
+            assert!(files.iter().all(|file| dir.path().join(file).exists()), "{files:?}");
+        }
+    }
+
+    /// Every crash while the log is given up leaves it intact, or leaves what the next start removes.
+    #[test]
+    fn a_log_that_is_given_up_is_recognized_after_a_crash() {
+        let (disk, root) = (SimDisk::new(1), Path::new("/data"));
+        for file in ["wal-2/MANIFEST", "wal-2/00000001.seg", "wal-2.complete"] {
+            disk.set_content(&root.join(file), b"something".to_vec());
+        }
+        disk.record_history();
+        let shared = Arc::new(disk.clone());
+        LogDirectory::new(shared, root, LogOptions::default()).give_up().unwrap();
+        for moment in disk.take_history() {
+            for image in (0..20).map(|seed| moment.after_power_cut(seed)) {
+                // Only a real disk lists directories.
+                let dir = TempDir::new();
+                for path in image.paths() {
+                    let name = path.strip_prefix(root).unwrap().to_str().unwrap();
+                    dir.write(name, "something");
+                }
+                let log_directory = log_directory(&dir);
+                let found = names(&dir);
+                let current = log_directory.current().unwrap_or_else(|e| panic!("{e}: {found:?}"));
+                log_directory.clear_others(&current).unwrap();
+            }
+        }
+    }
+
+    /// With spilled values, `appendonly` cannot be switched at run time.
+    #[test]
+    fn the_remedy_for_a_full_disk_can_be_followed() {
+        let dir = TempDir::new();
+        let log_directory = log_directory(&dir);
+        let space = Space { total: 9, free: 0 };
+        let remedies =
+            || [log_directory.lack_of_room(1, &space), log_directory.way_to_another().to_owned()];
+        assert!(remedies().iter().all(|text| text.contains("CONFIG SET appendonly no")));
+        dir.write("cold/RESERVE", "");
+        assert!(remedies().iter().all(|text| text.contains("start") && !text.contains("CONFIG")));
     }
 
     #[test]

@@ -184,7 +184,7 @@ impl Durability {
     fn still_failing(&self, cause: &str) -> String {
         let what_next = match self.durable_log.may_heal() {
             true => "another one is being written, and writes are refused until it is complete",
-            false => "CONFIG SET appendonly no and then yes begins another one",
+            false => self.way_to_another_log(),
         };
         format!("the log has failed ({cause}); {what_next}")
     }
@@ -256,6 +256,11 @@ impl Durability {
             Some(lack.map_or(cause.clone(), |lack| format!("{cause}; {lack}")))
         };
         self.outside.cause.get().cloned().or_else(of_log)
+    }
+
+    /// Returns the remedy for a log that has failed for good.
+    pub fn way_to_another_log(&self) -> &'static str {
+        self.log_directory.way_to_another()
     }
 
     /// Returns the space of the device that holds the data directory.

@@ -98,7 +98,7 @@ fn check(ctx: &Context<'_, '_>, plan: &Plan) -> Done {
     );
     const LOG_HAS_FAILED: CommandError = CommandError::new(
         "ERR FAILOVER is not possible while the log has failed: replicas do not get what it refuses. Make the log work \
-         again, switch it off (CONFIG SET appendonly no), or promote a replica with REPLICAOF NO ONE",
+         again (the error of a write tells how), or promote a replica with REPLICAOF NO ONE",
     );
     let kernel = ctx.kernel;
     if kernel.failover.is_on() {

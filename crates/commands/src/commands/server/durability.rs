@@ -52,8 +52,8 @@ fn compact(ctx: &mut Context<'_, '_>) -> Done {
             CommandError::new("ERR Background append only file rewriting already in progress")
         }
         NotCompacted::Failed(cause) => CommandError::text(format!(
-            "ERR The log has failed ({cause}) and cannot be compacted: CONFIG SET appendonly no and then \
-             yes begins another one"
+            "ERR The log has failed ({cause}) and cannot be compacted: {}",
+            ctx.kernel.durability.way_to_another_log()
         )),
     })?;
     ctx.reply.simple("Background append only file rewriting started");
