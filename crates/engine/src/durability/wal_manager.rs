@@ -57,6 +57,8 @@ pub struct WalManager<'k> {
     check_at: Option<Instant>,
     /// True after the one attempt to heal at the end.
     has_tried_at_end: bool,
+    /// A client asked for the present attempt or pass.
+    is_asked: bool,
     /// The operator was told that a new log is being created; later attempts are not reported again.
     has_told_begin: bool,
     /// The operator was told that there is no room for another log.
@@ -206,6 +208,7 @@ impl<'k> WalManager<'k> {
             retry_at: None,
             check_at: None,
             has_tried_at_end: false,
+            is_asked: false,
             has_told_begin: false,
             has_told_room: false,
         }
@@ -238,6 +241,7 @@ impl<'k> WalManager<'k> {
         }
         let ends = requests.ends;
         let mut wants_pass = std::mem::take(&mut requests.pass);
+        self.is_asked |= wants_pass;
         if self.pass.is_none() {
             wants_pass |= std::mem::take(&mut requests.new_pass);
         }
@@ -410,7 +414,7 @@ impl<'k> WalManager<'k> {
     fn note_failed_attempt(&mut self, now: Instant, begun: Instant, cause: &str) {
         let took = now.saturating_duration_since(begun);
         self.retry_at = Some(now + took.clamp(RETRY_AFTER_MIN, RETRY_AFTER_MAX));
-        if self.durable_log.compaction.note_failure() {
+        if self.must_tell_failure() {
             self.warn(format_args!("The log could not be rewritten: {cause}"));
         }
     }
@@ -445,7 +449,8 @@ impl<'k> WalManager<'k> {
         if kind == Kind::Again
             && self.room().is_some_and(|room| !compaction.fits(log.wal.bytes(), &room))
         {
-            return self.note_failed_pass("there is no room for it beside what is there");
+            return self
+                .note_failed_pass("there is no room on the disk for another copy of the data");
         }
         match Pass::begin(kind, log, self.keyspace, now) {
             Ok(pass) => {
@@ -519,6 +524,7 @@ impl<'k> WalManager<'k> {
         // Writers may have left little room meanwhile.
         self.check_at = None;
         self.durable_log.compaction.note_success(done);
+        self.is_asked = false;
         if let Some(incomplete) = &mut self.incomplete {
             incomplete.is_full = true;
         }
@@ -536,9 +542,16 @@ impl<'k> WalManager<'k> {
     fn note_failed_pass(&mut self, cause: &str) {
         // Writers do not wait for a failed pass. They get an error when the disk is full.
         self.set_room(u64::MAX);
-        if self.durable_log.compaction.note_failure() {
+        if self.must_tell_failure() {
             self.warn(format_args!("The log could not be compacted: {cause}"));
         }
+    }
+
+    /// Counts a failure. Returns true if the operator has not been told of one since the last success, or has asked
+    /// for this attempt, which was answered before it began.
+    fn must_tell_failure(&mut self) -> bool {
+        let is_first = self.durable_log.compaction.note_failure();
+        std::mem::take(&mut self.is_asked) || is_first
     }
 
     /// Makes the new log authoritative, now that it has all keys.
@@ -547,7 +560,7 @@ impl<'k> WalManager<'k> {
         if let Err(error) = self.log_directory.complete(path) {
             // Both logs hold all acknowledged writes, and either may be authoritative until this succeeds.
             self.retry_at = Some(now + RETRY_AFTER_MIN);
-            if self.durable_log.compaction.note_failure() {
+            if self.must_tell_failure() {
                 self.warn(format_args!("The log could not be completed: {error}"));
             }
             return;

@@ -386,6 +386,11 @@ fn a_write_error_that_does_not_heal_ends_a_pass_and_the_waiting_for_it() {
     assert!(matches!(refused, NotCompacted::Failed(cause) if cause.contains("sync")));
 }
 
+/// Returns how many lines with this text the operator was told.
+fn count_of(world: &World<'_>, text: &str) -> usize {
+    world.program.told.lock().iter().filter(|line| line.contains(text)).count()
+}
+
 /// During a write error, BGREWRITEAOF heals it without waiting for the next attempt. If that is impossible, it
 /// returns an error.
 #[test]
@@ -399,6 +404,11 @@ fn a_pass_that_is_asked_for_heals_a_write_error_or_is_refused() {
     }
     // Step until an attempt has failed.
     while world.wal_manager.step(world.now) == Next::Now {}
+    let told = |world: &World<'_>| count_of(world, "could not be rewritten: ");
+    assert_eq!(told(&world), 1);
+    world.durable_log.compact().expect("an attempt");
+    while world.wal_manager.step(world.now) == Next::Now {}
+    assert_eq!(told(&world), 2, "the one who asked had the usual reply");
     disk.set_capacity(None);
     let Next::After(_) = world.wal_manager.step(world.now) else {
         panic!("the next one comes later")
@@ -429,6 +439,10 @@ fn a_pass_without_room_costs_nothing_but_itself() {
     assert!(figures.failures_in_a_row > 0);
     assert!(figures.running.is_none() && figures.bytes_written == 0);
     assert!(!world.durable_log.keeps_room(), "writers wait for nothing");
+    assert_eq!(count_of(&world, "could not be compacted: "), 1, "only the one that was asked for");
+    world.durable_log.compact().expect("no pass is underway");
+    world.run(20);
+    assert_eq!(count_of(&world, "could not be compacted: "), 2, "each that was asked for");
     assert!(!world.durable_log.has_write_error() && world.write());
     disk.set_capacity(None);
     world.durable_log.compact().expect("no pass is underway");
