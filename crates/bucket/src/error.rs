@@ -153,7 +153,7 @@ fn shorten(text: &str) -> String {
         short.truncate(at);
         short += "...";
     }
-    short.replace(['\r', '\n'], " ")
+    short.trim_end().replace(['\r', '\n'], " ")
 }
 
 fn in_brackets(text: &str) -> String {
@@ -266,7 +266,7 @@ mod tests {
         for (text, expected) in [
             (format!("{head}{xml}"), format!("{head}SignatureDoesNotMatch: Check your key.")),
             (format!("{head}<Error><Code>SlowDown</Code></Error>"), format!("{head}SlowDown")),
-            ("two\nlines".to_owned(), "two lines".to_owned()),
+            ("two\nlines\r\n".to_owned(), "two lines".to_owned()),
             ("cut off <Err".to_owned(), "cut off <Err".to_owned()),
             ("é".repeat(501), "é".repeat(500) + "..."),
         ] {

@@ -269,6 +269,7 @@ impl Event<'_> {
             LogLevel::Warning | LogLevel::Nothing => "warning",
         };
         let mut message = self.message.to_string();
+        message.truncate(message.trim_end_matches(['\r', '\n']).len());
         cut(&mut message);
         let line = JsonLine {
             time: &Utc(self.unix_ms).rfc3339(),
@@ -344,6 +345,8 @@ mod tests {
             "{\"time\":\"1970-01-01T00:00:00.000Z\",\"level\":\"warning\",\"pid\":7,\
              \"role\":\"primary\",\"message\":\"a\\r\\n\\\"b\\\"\\u001b\"}\n"
         );
+        let ends = event(LogLevel::Warning, &"an error of a peer\r\n").as_json();
+        assert!(ends.ends_with("peer\"}\n"), "{ends}");
         let long = event(LogLevel::Notice, &"ü".repeat(5000)).as_json();
         let parsed: serde_json::Value = serde_json::from_str(&long).unwrap();
         assert_eq!(parsed["message"].as_str().unwrap().len(), LINE_LEN_MAX);

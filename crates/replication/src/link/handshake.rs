@@ -204,7 +204,7 @@ fn wants_password(line: &[u8]) -> bool {
 /// Returns the beginning of a line, escaped for a log.
 pub(super) fn shown(line: &[u8]) -> String {
     const SHOWN_MAX: usize = 200;
-    line[..line.len().min(SHOWN_MAX)].escape_ascii().to_string()
+    line[..line.len().min(SHOWN_MAX)].trim_ascii_end().escape_ascii().to_string()
 }
 
 /// Appends a command as an array of bulk strings.

@@ -173,6 +173,7 @@ fn refusals_and_nonsense_have_their_errors() {
     #[rustfmt::skip]
     let cases = [
         ("-ERR go away\r\n".to_owned(), "the primary refuses PING: ERR go away".to_owned()),
+        ("-ERR go away \r\r\n".to_owned(), "the primary refuses PING: ERR go away".to_owned()),
         ("-LOADING wait\r\n".into(), "the primary cannot serve replicas now: LOADING wait".into()),
         ("HTTP/1.1 400\r\n".into(), "instead of a reply to PING came: HTTP/1.1 400".into()),
         ("+PONG\r\n-WRONGPASS no\r\n".into(), "the primary refuses AUTH: WRONGPASS no".into()),

@@ -77,7 +77,11 @@ impl<'a> Encoder<'a> {
     /// Appends an error, whose first word is its code: `ERR syntax error`. Line ends in it become spaces, as errors
     /// often repeat what the client sent.
     pub fn error(&mut self, text: impl AsRef<[u8]>) {
-        self.line(b'-', text.as_ref());
+        let text = text.as_ref();
+        // As in Redis: texts of scripts and other servers may end in line breaks of their own.
+        let end =
+            text.iter().rposition(|byte| !matches!(byte, b'\r' | b'\n')).map_or(0, |at| at + 1);
+        self.line(b'-', &text[..end]);
     }
 
     /// Appends an integer.
@@ -349,7 +353,9 @@ mod tests {
 
     #[test]
     fn lines_stay_lines() {
-        check_same(|e| e.error("ERR no\r\n+such \n"), "-ERR no  +such  \r\n");
+        check_same(|e| e.error("ERR no\r\n+such \n"), "-ERR no  +such \r\n");
+        check_same(|e| e.error("ERR no such\r\n\n"), "-ERR no such\r\n");
+        check_same(|e| e.error("\r\n"), "-\r\n");
         check_same(|e| e.error(b"ERR \xff"), "-ERR \u{fffd}\r\n");
         check_same(|e| e.simple("a\nb"), "+a b\r\n");
     }
