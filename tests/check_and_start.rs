@@ -173,7 +173,7 @@ fn missing_spilled_values_are_told_with_their_number() {
         let (code, said) = check(&dir);
         assert_eq!(code, 1, "{said}");
         assert!(said.contains("a start is refused; with `spill-lost-values accept`"), "{said}");
-        assert!(said.contains("keys have lost theirs"), "{said}");
+        assert!(said.contains(" keys without a value: "), "{said}");
     }
 }
 
@@ -221,6 +221,9 @@ fn a_check_reads_the_snapshot_that_a_start_imports() {
             }
             fs::write(dir.join("dump.rdb"), &snapshot[..len]).expect("a file");
             let (_, said) = check(&dir);
+            // Without a log, the import has read it.
+            let is_read_alone = has_log && len == snapshot.len();
+            assert_eq!(said.contains(": a sound snapshot of 1 key\n"), is_read_alone, "{said}");
             let expected = match len == snapshot.len() {
                 true => "a start succeeds: 1 key\n",
                 false => "There is no Tierce data in ",
@@ -228,6 +231,26 @@ fn a_check_reads_the_snapshot_that_a_start_imports() {
             assert!(said.contains(expected), "{what}: {said}");
             compare(&dir, &what);
         }
+    }
+}
+
+#[test]
+fn a_check_reads_the_append_only_files_of_redis_that_a_start_imports() {
+    const MANIFEST: &str = "file appendonly.aof.1.incr.aof seq 1 type i\n";
+    for (call, expected) in [
+        ("*3\r\n$3\r\nSET\r\n$1\r\nk\r\n$1\r\nv\r\n", Ok("a start succeeds: 1 key\n")),
+        ("*3\r\n$3\r\nSET\r\n$1\r\nk\r\n$x\r\nv\r\n", Err("a start is refused\n")),
+    ] {
+        let dir = TempDir::new();
+        dir.write("appendonlydir/appendonly.aof.manifest", MANIFEST);
+        dir.write("appendonlydir/appendonly.aof.1.incr.aof", call);
+        let (code, said) = check(dir.path());
+        let found = dir.path().join("appendonlydir/appendonly.aof.manifest");
+        let found = format!("{}: data of Redis, which a start imports\n", found.display());
+        assert!(said.starts_with(&found), "{said}");
+        let (Ok(end) | Err(end)) = expected;
+        assert!(said.ends_with(end) && code == i32::from(expected.is_err()), "{code} {said}");
+        assert_eq!(fs::read_dir(dir.path()).expect("a directory").count(), 1, "it creates nothing");
     }
 }
 
@@ -255,6 +278,35 @@ fn a_log_without_its_manifest_is_refused_with_its_remedy() {
             assert!(!text.contains("data of Redis"), "{text}");
         }
     }
+}
+
+/// The manifest of a log that was created at run time is lost. The advice keeps the data, and can be followed.
+#[test]
+fn a_later_log_without_its_manifest_is_refused_and_can_be_repaired() {
+    let dir = TempDir::new();
+    let start = |appendonly| {
+        launch().with("appendonly", appendonly).with("dir", &dir.path().display().to_string())
+    };
+    let server = start("no").start();
+    let mut c = server.connect();
+    c.check("CONFIG SET appendonly yes", "+OK");
+    c.check("SET key value", "+OK");
+    wait_until("it is complete", || dir.path().join("wal-2.complete").exists());
+    drop(server);
+    let log = dir.path().join("wal-2");
+    fs::remove_file(log.join("MANIFEST")).expect("a file");
+    let outcome = run(dir.path());
+    let advice = format!("tierce repair {log} {log}.repaired, ", log = log.display());
+    assert!(outcome.code == Some(1) && outcome.errors.contains(&advice), "{outcome:?}");
+    let (code, said) = check(dir.path());
+    assert!(code == 1 && said.contains(&advice), "{said}");
+    let repaired = dir.path().join("wal-2.repaired");
+    let mut repair = Command::new(program());
+    let repair = repair.arg("repair").arg(dir.path()).arg(&repaired).output().expect("the program");
+    assert!(repair.status.success(), "{repair:?}");
+    fs::rename(&log, dir.path().join("away")).expect("it moves");
+    fs::rename(&repaired, &log).expect("it moves");
+    start("yes").start().connect().check("GET key", "\"value\"");
 }
 
 /// Data of Redis does not replace a lost log: an empty log would make the spilled values garbage.

@@ -657,7 +657,7 @@ fn code_that_does_not_compile_and_streams_that_cannot_be_are_refused() {
         ),
         (
             stream(r#"{"state":{"last_id":"0-0","max_deleted_id":"0-0","entries_added":5}}"#),
-            "line 3: 5 entries were added, and the last ID is 0-0",
+            "line 3: `entries_added` is 5, and the last ID is 0-0",
         ),
         (stream(r#"{"entry":{"id":"1-1","fields":[]}}"#), "line 3: the entry 1-1 has no fields"),
         (stream(r#"{"entry":{"id":"0-0","fields":["a","b"]}}"#), "line 3: there is no entry 0-0"),

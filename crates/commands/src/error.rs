@@ -136,8 +136,8 @@ impl CommandError {
         if name.eq_ignore_ascii_case("migrate") {
             // Redis waits for the other server and blocks all clients meanwhile. Here no worker may block.
             return Self::text(format!(
-                "ERR unknown command '{name}': keys do not move from here by themselves. DUMP here and \
-                 RESTORE there carry one over, BACKUP or tierce export all of them"
+                "ERR unknown command '{name}': use DUMP and RESTORE to copy a key to another server, or BACKUP or \
+                 tierce export for all keys"
             ));
         }
         Self::text(format!("ERR unknown command '{name}', with args beginning with: {quoted}"))

@@ -52,11 +52,22 @@ pub struct Contents {
     pub snapshot: Option<PathBuf>,
 }
 
-/// Lists the contents of a data directory. Returns `None` if it is not one.
+impl Contents {
+    /// Returns true if there is nothing, so that it may be no data directory.
+    #[must_use]
+    pub fn is_empty(&self) -> bool {
+        !self.log.exists()
+            && self.others.is_empty()
+            && self.cold.is_none()
+            && self.snapshot.is_none()
+    }
+}
+
+/// Lists the contents of a data directory.
 ///
 /// # Errors
 /// When it cannot be read, or a required file is missing.
-pub fn contents(dir: &Path) -> std::io::Result<Option<Contents>> {
+pub fn contents(dir: &Path) -> std::io::Result<Contents> {
     const SNAPSHOT: &str = "dump.rdb";
     let log = durability::log_dir(dir)?;
     let cold = Some(durability::cold_dir(dir)).filter(|cold| cold.is_dir());
@@ -70,12 +81,7 @@ pub fn contents(dir: &Path) -> std::io::Result<Option<Contents>> {
         }
     }
     others.sort_unstable();
-    let contents = Contents { log, others, cold, snapshot };
-    let is_empty = !contents.log.exists()
-        && contents.others.is_empty()
-        && contents.cold.is_none()
-        && contents.snapshot.is_none();
-    Ok((!is_empty).then_some(contents))
+    Ok(Contents { log, others, cold, snapshot })
 }
 
 /// Starts from the log of a data directory as a server does, without changing anything. Returns the

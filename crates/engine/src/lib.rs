@@ -39,6 +39,7 @@
 
 // In reading order: shared basics; values derived from the configuration; the parts; the engine.
 pub mod clock;
+mod count;
 pub mod latency;
 pub mod loading;
 pub mod log;
@@ -59,6 +60,7 @@ pub mod utc;
 mod engine;
 pub mod inspection;
 
+pub use count::count;
 pub use engine::{
     Audience, AudienceMemory, Engine, News, OpenError, Opening, ReloadError, ReloadOptions,
 };

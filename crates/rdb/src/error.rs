@@ -83,7 +83,7 @@ pub enum Error {
         computed: u64,
     },
     /// The number of written elements differs from the declared one. The output is unusable.
-    #[error("{announced} elements were announced, but not as many were given")]
+    #[error("the number of elements differs from the announced one, {announced}")]
     Count {
         /// Declared number.
         announced: u64,

@@ -278,14 +278,15 @@ impl Server {
         let dropped = metrics.dropped - self.dropped_logged.swap(metrics.dropped, Relaxed);
         if dropped > 0 {
             self.log.warning(format_args!(
-                "{dropped} connections were closed at once: this process has no more file descriptors for them"
+                "Closed {} at once: this process has no more file descriptors",
+                tierce_engine::count(dropped, "connection")
             ));
         }
         let too_fast = metrics.too_fast - self.too_fast_logged.swap(metrics.too_fast, Relaxed);
         if too_fast > 0 {
             self.log.warning(format_args!(
-                "{too_fast} connections were closed at once: their addresses open more than \
-                 max-new-connections-per-address allows"
+                "Closed {} at once: an address opens more than max-new-connections-per-address allows",
+                tierce_engine::count(too_fast, "connection")
             ));
         }
     }

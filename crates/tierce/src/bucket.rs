@@ -16,7 +16,8 @@ use tierce_bucket::{
 use tierce_engine::utc::Utc;
 use tierce_progress::{Display, Progress, Unit};
 
-use crate::upkeep::{count, print, settings};
+use crate::upkeep::{print, settings};
+use tierce_engine::count;
 
 /// Show, verify, prune, restore, branch or unpin a log in a bucket.
 ///

@@ -14,7 +14,8 @@ use tierce_client::resp::{Login, Pipeline, SyncClient, Value};
 use tierce_client::{Address, Config, Error};
 use tierce_progress::{Display, Progress, Unit};
 
-use crate::upkeep::{count, print};
+use crate::upkeep::print;
+use tierce_engine::count;
 
 /// Number of keys per SCAN; each page costs a round trip with three commands per key.
 const SCAN_COUNT: &str = "500";

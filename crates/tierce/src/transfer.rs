@@ -16,7 +16,8 @@ use tierce_transfer::{
 };
 
 use crate::in_use::{await_end_of_use, await_end_or};
-use crate::upkeep::{count, print};
+use crate::upkeep::print;
+use tierce_engine::count;
 
 /// Import data from Redis, or lines of JSON, into a data directory.
 ///

@@ -11,6 +11,7 @@ use std::process::ExitCode;
 
 use clap::Args;
 use tierce_config::{Invocation, Settings};
+use tierce_engine::count;
 use tierce_engine::durability::{leave_stream, log_dir};
 use tierce_engine::inspection::{self, Contents, Start};
 use tierce_engine::next_step;
@@ -19,22 +20,20 @@ use tierce_storage::{CheckReport, ColdCheckReport, Error, RepairReport};
 
 use crate::in_use::await_end_of_use;
 
-/// Verify a data directory, a log or a store, which must not be open.
+/// Verify a data directory, a log or a store, which must not be in use.
 ///
-/// Of a server's data directory, everything is verified: the log, the values that were moved to disk
-/// (`maxmemory-policy spill`), the snapshot. Then a start is tried, which changes nothing and needs memory
-/// as the server does; the last line says whether a server starts on it, and what it loses. Next to a log
-/// without records, it reads the data of Redis that a start imports. The directory of the log that counts
-/// may be named instead. Of any other store, and of a directory `cold` alone, the records are verified.
+/// For the data directory of a server, or the log in it, this verifies the log, the values on disk
+/// (`maxmemory-policy spill`) and the snapshot. Then it tries a start, which needs as much memory as the
+/// server. The last line says if a server starts, and what it loses. If the log never had a record, the
+/// check reads the data of Redis that a start would import. For any other store, and for a directory `cold`
+/// alone, it verifies the records.
 ///
-/// Reads the manifest, all segments and all hint files, and names the file and the offset of
-/// whatever is damaged. Nothing is changed. A torn tail is no damage: it is what a kill or a power
-/// cut leaves of a write that was not acknowledged as durable, and opening the store cuts it off. A
-/// hint file that is missing or damaged is none either: opening takes longer without it.
+/// The check changes nothing and creates no file. It names the file and the offset of each damage. A torn
+/// tail is no damage: it is the rest of a write that was not acknowledged as durable before a kill or a power
+/// cut, and opening the store truncates it. A missing or damaged hint file only makes opening slower.
 ///
-/// Exit code 0: all is sound, and a server starts. 1: damage was found, or a server would not start;
-/// the last line tells. 2: the check could not be made, because the store is in use, there is none, or
-/// files cannot be read.
+/// Exit code 0: everything is intact, and a server starts. 1: there is damage, or a server would not start.
+/// 2: the check was not possible, because the store is in use or missing, or files cannot be read.
 #[derive(Args, Debug)]
 pub struct CheckArgs {
     /// The directory
@@ -49,13 +48,13 @@ pub struct CheckArgs {
 
 /// Save what can be saved of a damaged store into a new one.
 ///
-/// Every record that checks out is copied; the damaged store is not touched and must not be open.
-/// Where a record is lost, an older one of its key may come back if it had not been compacted away.
-/// Says what was passed over. Of a server's data directory, the log is repaired; INTO then replaces that log.
+/// Copies every intact record to a new store, also if the manifest is lost, and says what is lost. The damaged
+/// store must not be in use, and is not changed. If a record is lost, an older value of its key may return.
+/// For the data directory of a server, this repairs the log; INTO then replaces that log.
 ///
-/// Exit code 0: everything was saved. 1: the new store is good and something was passed over. 2: there
-/// is no new store, because a store is in use, there is nothing to save or a store in INTO already,
-/// or files cannot be read or written.
+/// Exit code 0: everything was saved. 1: the new store is intact, and something is lost. 2: there is no new
+/// store, because the old one is in use or has no records, INTO already has a store, or files cannot be read
+/// or written.
 #[derive(Args, Debug)]
 pub struct RepairArgs {
     /// The damaged store's directory, or the data directory with the log
@@ -126,10 +125,11 @@ impl CheckArgs {
         if !self.dir.is_dir() {
             return Ok(None);
         }
-        if !self.dir.join(MANIFEST).exists()
-            && let Some(contents) = inspection::contents(&self.dir)?
-        {
-            return Ok(Some((self.dir.clone(), contents)));
+        if !self.dir.join(MANIFEST).exists() {
+            let contents = inspection::contents(&self.dir)?;
+            if !contents.is_empty() || self.data_of_redis(&self.dir).is_some() {
+                return Ok(Some((self.dir.clone(), contents)));
+            }
         }
         let Some(parent) = self.dir.canonicalize()?.parent().map(Path::to_owned) else {
             return Ok(None);
@@ -137,7 +137,7 @@ impl CheckArgs {
         let is_log =
             |contents: &Contents| contents.log.canonicalize().ok() == self.dir.canonicalize().ok();
         // An unreadable parent directory does not matter to a store on its own.
-        let contents = inspection::contents(&parent).ok().flatten();
+        let contents = inspection::contents(&parent).ok();
         Ok(contents.filter(is_log).map(|contents| (parent, contents)))
     }
 
@@ -145,7 +145,7 @@ impl CheckArgs {
     fn check_data(&self, dir: &Path, contents: &Contents) -> Outcome {
         let mut outcome = Outcome::Sound;
         for other in &contents.others {
-            print(&format!("{}: no part of the log that counts\n", other.display()));
+            print(&format!("{}: not part of the log that a start loads\n", other.display()));
         }
         if contents.log.join(MANIFEST).exists() {
             outcome = outcome.max(self.check_store(&contents.log));
@@ -153,13 +153,20 @@ impl CheckArgs {
         if let Some(cold) = &contents.cold {
             outcome = outcome.max(self.check_spilled(cold));
         }
-        if let Some(snapshot) = &contents.snapshot {
+        let imported = self.data_of_redis(dir).filter(|_| !inspection::was_ever_written(dir));
+        if let Some(found) = &imported {
+            print(&format!("{}: data of Redis, which a start imports\n", found.display()));
+        }
+        // The import reads it, too, and it may be huge.
+        if let Some(snapshot) =
+            contents.snapshot.as_ref().filter(|it| imported.as_ref() != Some(*it))
+        {
             outcome = outcome.max(self.check_snapshot(snapshot));
         }
         if outcome == Outcome::Impossible {
             return outcome;
         }
-        match self.start(dir) {
+        match self.start(dir, imported.as_deref()) {
             Ok(Start::Succeeds { keys }) => {
                 let keys = count(keys, "key");
                 let but = match outcome {
@@ -189,15 +196,18 @@ impl CheckArgs {
         }
     }
 
-    /// Tries a start. If the log never had a record, a start first imports the data of Redis.
-    fn start(&self, dir: &Path) -> Result<Start, String> {
+    /// Returns the data of Redis that a server with this directory would find.
+    fn data_of_redis(&self, dir: &Path) -> Option<PathBuf> {
+        tierce_transfer::find_data_of_redis(&settings(dir, self.databases.get()).ok()?)
+    }
+
+    /// Tries a start, which first imports the given data of Redis.
+    fn start(&self, dir: &Path, imported: Option<&Path>) -> Result<Start, String> {
         let databases = self.databases.get();
-        let settings = settings(dir, databases)?;
-        let found = tierce_transfer::find_data_of_redis(&settings);
-        let Some(found) = found.filter(|_| !inspection::was_ever_written(dir)) else {
+        let Some(found) = imported else {
             return inspection::start(dir, databases);
         };
-        Ok(match tierce_transfer::try_first_import(&found, &settings) {
+        Ok(match tierce_transfer::try_first_import(found, &settings(dir, databases)?) {
             Ok(keys) => Start::Succeeds { keys },
             Err(error) => Start::Fails { refusal: error.to_string() },
         })
@@ -329,7 +339,7 @@ fn checked(report: &CheckReport) -> String {
     );
     if report.torn_bytes > 0 {
         let bytes = report.torn_bytes;
-        let _ = writeln!(text, "torn tails: {bytes} bytes, which opening will cut off");
+        let _ = writeln!(text, "torn tails: {bytes} bytes, which opening will truncate");
     }
     if report.hints_missing > 0 {
         let hints = count(report.hints_missing as u64, "hint file");
@@ -381,11 +391,11 @@ fn repaired(report: &RepairReport) -> String {
         let _ = writeln!(text, "lost: {problem}");
     }
     if report.bytes_skipped > 0 {
-        let _ = writeln!(text, "passed over: {} bytes that are no records", report.bytes_skipped);
+        let _ = writeln!(text, "skipped: {} bytes that are not records", report.bytes_skipped);
     }
     if report.members_skipped > 0 {
         let members = count(report.members_skipped, "record");
-        let _ = writeln!(text, "passed over: {members} of batches that are not whole");
+        let _ = writeln!(text, "skipped: {members} of incomplete batches");
     }
     if is_complete(report) {
         text.push_str("everything was saved\n");
@@ -408,11 +418,6 @@ pub(crate) fn settings(dir: &Path, databases: usize) -> Result<Settings, String>
         Ok(_) => Err(format!("{}: not the name of a directory", dir.display())),
         Err(error) => Err(error.to_string()),
     }
-}
-
-pub(crate) fn count(number: u64, noun: &str) -> String {
-    let plural = if number == 1 { "" } else { "s" };
-    format!("{number} {noun}{plural}")
 }
 
 /// Prints to standard output. A closed reader is not an error.

@@ -22,8 +22,8 @@ pub enum TransferError {
     Save(#[from] SaveError),
     /// There are keys already.
     #[error(
-        "there are {keys} keys in {} already: --merge adds to them, --replace removes them",
-        dir.display()
+        "{} already has {}: --merge adds to the data, --replace removes it",
+        dir.display(), tierce_engine::count(*keys, "key")
     )]
     HasData {
         /// The data directory.

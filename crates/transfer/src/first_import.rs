@@ -150,8 +150,8 @@ fn tell(progress: Progress, log: &Log) {
 
 fn tell_result(imported: &Imported, found: &Path, took: Duration, log: &Log) {
     log.notice(format_args!(
-        "Imported {} keys in {:.2} s, {} more had expired. {} stays as it is and is not read again",
-        imported.keys,
+        "Imported {} in {:.2} s, {} more had expired. {} stays as it is and is not read again",
+        tierce_engine::count(imported.keys, "key"),
         took.as_secs_f64(),
         imported.expired,
         found.display()

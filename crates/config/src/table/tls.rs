@@ -31,8 +31,8 @@ pub(super) const ROWS: &[Directive] = &[
     row("tls-replication", Kind::Bool, "no",
         "Encrypt the connection to the primary, and tell it `tls-port` as the port of this replica."),
     row("tls-cluster", Kind::Bool, "no",
-        "Encrypt the connections among nodes.")
-        .refused(&[], "there is no cluster mode, so there are no such connections"),
+        "Encrypt the connections between the nodes of a cluster.")
+        .refused(&[], "there is no cluster mode"),
     row("tls-protocols", Kind::Text, "",
         "Versions of the protocol to allow: `TLSv1.2`, `TLSv1.3`, or both in quotes. Empty: both."),
     row("tls-ciphers", Kind::Text, "",

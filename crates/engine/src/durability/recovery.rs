@@ -14,6 +14,7 @@ use super::cut_search::CutSearch;
 use super::durable_log::DurableLog;
 use super::host::{Operator, Severity};
 use super::log_directory::{LogDirectory, LogOptions, cold_dir};
+use crate::count;
 use crate::loading::{GivenUp, Loading};
 use crate::next_step;
 
@@ -53,9 +54,10 @@ pub enum RecoveryError {
     },
     /// Values on disk are missing that the log refers to.
     #[error(
-        "values on disk are gone, and nothing was loaded: {keys} keys have lost \
-         theirs: {first}. To see all damage: tierce check {dir}. To start without these values: \
+        "values on disk are gone, and nothing was loaded: {} without a value: {first}. To see all \
+         damage: tierce check {dir}. To start without these values: \
          spill-lost-values accept; their keys answer errors then until they are written or deleted",
+        count(*keys, "key"),
         first = flaws[0],
         dir = dir.display()
     )]
@@ -151,8 +153,7 @@ pub(super) fn recover_and_search(
         operator.tell(
             Severity::Warning,
             format_args!(
-                "The log ended in {} bytes that were never durable; they were cut off from {} at \
-                 offset {}: {}",
+                "The log ended in {} bytes that were never durable; {} was truncated at offset {}: {}",
                 torn.bytes,
                 torn.path.display(),
                 torn.offset,
@@ -165,8 +166,8 @@ pub(super) fn recover_and_search(
         operator.tell(
             Severity::Notice,
             format_args!(
-                "Loaded {keys} {} from {} of log in {:.2} s",
-                if keys == 1 { "key" } else { "keys" },
+                "Loaded {} from {} of log in {:.2} s",
+                count(keys, "key"),
                 amount(found.bytes),
                 begun.elapsed().as_secs_f64()
             ),
@@ -351,9 +352,8 @@ impl Losses<'_> {
         operator.tell(
             Severity::Warning,
             format_args!(
-                "{} keys have no value any more and answer errors until they are written or \
-                 deleted, among them: {}",
-                lost.keys,
+                "{} without a value, which means errors until they are written or deleted, among them: {}",
+                count(lost.keys, "key"),
                 names.collect::<Vec<_>>().join(" ")
             ),
         );

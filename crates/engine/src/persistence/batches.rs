@@ -292,14 +292,14 @@ impl<'a> Progress<'a> {
             return;
         }
         self.reported = Instant::now();
-        let keys = self.keys;
+        let keys = crate::count(self.keys, "key");
         let Some(loading) = self.loading else {
             let percent = offset as f64 * 100.0 / self.total_bytes.max(1) as f64;
-            self.log.notice(format_args!("Loading: {percent:.0} %, {keys} keys"));
+            self.log.notice(format_args!("Loading: {percent:.0} %, {keys}"));
             return;
         };
         if let Some(report) = loading.report_for_log() {
-            self.log.notice(format_args!("Loading: {report}, {keys} keys"));
+            self.log.notice(format_args!("Loading: {report}, {keys}"));
         }
     }
 }

@@ -222,9 +222,10 @@ fn read_source(
     parser.end_position();
     let LoadReport { keys, expired, empty, .. } = parser.report;
     log.notice(format_args!(
-        "DB loaded from disk: {:.3} seconds, {keys} keys, {expired} expired before, {empty} left \
+        "DB loaded from disk: {:.3} seconds, {}, {expired} expired before, {empty} left \
          out as empty",
-        begun.elapsed().as_secs_f64()
+        begun.elapsed().as_secs_f64(),
+        crate::count(keys, "key")
     ));
     Ok(parser.report)
 }

@@ -106,11 +106,11 @@ fn fill_from(
     let keys = engine.keyspace.total_len();
     let restored = Restored { position: restore.position(), wall_ms: restore.wall(), keys };
     engine.log.notice(format_args!(
-        "Restored {} keys from the bucket, to object {} of its log: {} MB of snapshot and {} objects in {:.2} s",
-        keys,
+        "Restored {} from the bucket, to object {} of its log: {} MB of snapshot and {} in {:.2} s",
+        tierce_engine::count(keys, "key"),
         restore.position(),
         progress.snapshot_bytes / 1_000_000,
-        progress.records,
+        tierce_engine::count(progress.records, "object"),
         begun.elapsed().as_secs_f64()
     ));
     Ok((restored, unfinished))
@@ -135,10 +135,10 @@ impl Filling<'_> {
         let engine = self.opening.engine();
         engine.loading.expect(done(progress).1);
         engine.log.notice(format_args!(
-            "The data directory is empty: restoring {} to object {position}, {} MB of snapshot and {} objects",
+            "The data directory is empty: restoring {} to object {position}, {} MB of snapshot and {}",
             self.url,
             progress.snapshot_bytes_total / 1_000_000,
-            progress.records_total
+            tierce_engine::count(progress.records_total, "object")
         ));
     }
 

@@ -228,7 +228,10 @@ fn begin_copy(server: &Arc<Server>, settings: &Settings) -> Result<(), Busy> {
                 placed = Some(server.primary.place_copy_alone(number));
             }
             if let Some(count) = placed {
-                server.log.notice(format_args!("A full copy begins for {count} replicas"));
+                server.log.notice(format_args!(
+                    "A full copy begins for {}",
+                    tierce_engine::count(count, "replica")
+                ));
                 server.wake_replicas();
             }
         }

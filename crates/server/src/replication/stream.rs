@@ -325,7 +325,10 @@ impl<'s> Writer<'s> {
             // It was given up.
             return;
         }
-        self.server.log.notice(format_args!("A full copy begins for {count} replicas"));
+        self.server.log.notice(format_args!(
+            "A full copy begins for {}",
+            tierce_engine::count(count, "replica")
+        ));
     }
 
     /// Returns true if no replica has reconnected for too long.

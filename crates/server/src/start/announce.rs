@@ -2,6 +2,8 @@
 
 use std::io::{self, IsTerminal, Write};
 
+use tierce_engine::count;
+
 use crate::config::{DirectiveId, Settings};
 use crate::listening;
 use crate::log::Colour;
@@ -26,8 +28,7 @@ pub(super) fn announce(instance: &Instance) {
             false => format!("{label:<14}{fact}"),
         });
         let lines = std::iter::once(title.clone()).chain(lines);
-        let ready = is_json.then(|| ready.to_owned()).filter(|_| startup.logfile.is_none());
-        lines.chain(ready).for_each(|line| server.log.notice(line));
+        lines.chain([ready.to_owned()]).for_each(|line| server.log.notice(line));
         if startup.logfile.is_none() {
             return;
         }
@@ -54,12 +55,11 @@ pub(super) fn announce(instance: &Instance) {
 fn contents(instance: &Instance) -> String {
     match instance.server.keyspace.total_len() {
         0 if matches!(instance.server.durability.unread_log(), Ok(Some(_))) => {
-            "no keys, beside a log that is not loaded".to_owned()
+            "no keys: appendonly is off, so the log is not loaded".to_owned()
         }
         0 if instance.is_new => "new and empty".to_owned(),
         0 => "no keys yet".to_owned(),
-        1 => "1 key".to_owned(),
-        keys => format!("{keys} keys"),
+        keys => count(keys, "key"),
     }
 }
 
@@ -91,7 +91,8 @@ fn facts(instance: &Instance) -> Vec<(&'static str, String)> {
         facts.push(("HTTP on", address.to_string()));
     }
     let (shards, databases) = (server.keyspace.shard_count(), server.keyspace.db_indices().count());
-    let workers = format!("{} ({shards} shards, {databases} databases)", server.workers());
+    let (shards, databases) = (count(shards, "shard"), count(databases, "database"));
+    let workers = format!("{} ({shards}, {databases})", server.workers());
     facts.push(("workers", workers));
     let dir = format!("{}, {}", startup.dir.display(), contents(instance));
     facts.push((

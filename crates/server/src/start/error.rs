@@ -27,7 +27,7 @@ pub enum StartError {
     #[error(transparent)]
     Open(#[from] OpenError),
     /// A directive names a database that does not exist.
-    #[error("{directive} {wanted}: there are only {there} databases")]
+    #[error("{directive} {wanted}: `databases` is {there}")]
     NoSuchDatabase {
         /// Name of the directive.
         directive: &'static str,

@@ -121,8 +121,8 @@ fn questions_about_clusters_replicas_and_modules_are_answered_as_without() {
         ("MODULE LOAD x", "-ERR MODULE command not allowed. There are no modules for this server."),
         (
             "MIGRATE h 1 k 0 10",
-            "-ERR unknown command 'MIGRATE': keys do not move from here by themselves. DUMP here and \
-             RESTORE there carry one over, BACKUP or tierce export all of them",
+            "-ERR unknown command 'MIGRATE': use DUMP and RESTORE to copy a key to another server, or BACKUP or \
+             tierce export for all keys",
         ),
     ]);
 }

@@ -3,6 +3,7 @@
 use std::net::IpAddr;
 
 use tierce_config::{BindAddress, BindHost, DirectiveId, Settings};
+use tierce_engine::count;
 
 use super::finding::Finding;
 
@@ -70,11 +71,11 @@ fn ends_soon(path: &str, days: i64) -> Option<Finding> {
     let mend =
         "renew it, then CONFIG SET tls-cert-file to the same path: the server reads it again";
     if days < 0 {
-        let what = format!("The certificate {path} has ended {} days ago.", -days);
+        let what = format!("The certificate {path} has ended {} ago.", count(-days, "day"));
         return Some(Finding::serious(what, "Clients refuse to connect with TLS.", mend));
     }
     (days < CERTIFICATE_DAYS_MIN).then(|| {
-        let what = format!("The certificate {path} ends in {days} days.");
+        let what = format!("The certificate {path} ends in {}.", count(days, "day"));
         Finding::advice(what, "From then on, clients refuse to connect with TLS.", mend)
     })
 }

@@ -158,7 +158,7 @@ fn memory(machine: &Machine, settings: &Settings) -> Option<Finding> {
     if maxmemory > there / 10 * 9 {
         return Some(Finding::advice(
             format!("maxmemory is {} of {whose}, {}.", bytes(maxmemory), bytes(there)),
-            "Clients, the log and the system need memory beside the keys.",
+            "Clients, the log and the system need memory in addition to the keys.",
             format!("maxmemory {suggested}"),
         ));
     }

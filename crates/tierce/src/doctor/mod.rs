@@ -20,7 +20,8 @@ use tierce_config::{Invocation, Loaded, Settings};
 use self::finding::{Finding, Gravity};
 use self::machine::Machine;
 use self::storage::Storage;
-use crate::upkeep::{count, print};
+use crate::upkeep::print;
+use tierce_engine::count;
 
 /// Say what is wrong with this machine or configuration, why it matters, and how to fix it.
 ///

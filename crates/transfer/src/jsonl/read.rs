@@ -8,6 +8,7 @@ use std::io::BufRead;
 use serde::Deserialize;
 use tierce_collections::stream::{GroupMut, Pending, State, StreamId};
 use tierce_collections::{Collection, Stream, StreamLimits};
+use tierce_engine::count;
 use tierce_keyspace::{
     CODE_NAME_LEN_MAX, CodeEditor, CodeKind, DbIndex, Expiry, ItemNote, Keyspace, Marks, ShardLocks,
 };
@@ -188,7 +189,10 @@ impl<'a, R: BufRead> Reader<'a, R> {
         if let Some(keys) = end.keys
             && keys != found
         {
-            return Err(format!("the file has {found} keys, and says that it had {keys}"));
+            return Err(format!(
+                "the file has {}, and says that it had {keys}",
+                count(found, "key")
+            ));
         }
         self.has_ended = true;
         Ok(())
@@ -417,7 +421,7 @@ impl StreamBody {
                 let (Id(last_id), Id(max_deleted_id)) = (state.last_id, state.max_deleted_id);
                 let added = state.entries_added;
                 if last_id == StreamId::MIN && added > 0 {
-                    return Err(format!("{added} entries were added, and the last ID is 0-0"));
+                    return Err(format!("`entries_added` is {added}, and the last ID is 0-0"));
                 }
                 self.stream.set_state(State { last_id, max_deleted_id, entries_added: added });
             }

@@ -401,7 +401,7 @@ fn a_wrong_element_of_a_stream_is_named() {
         (entry("6-0", ""), "the entry 6-0 has no fields"),
         (entry("6-0", "\"f\""), "the entry 6-0 has a field without a value"),
         ([state("5-5", 1), state("5-5", 1)].join(","), "a stream has one state"),
-        (state("0-0", 3), "3 entries were added, and the last ID is 0-0"),
+        (state("0-0", 3), "`entries_added` is 3, and the last ID is 0-0"),
         (state("4-9", 1), "the stream's last_id is below that of an entry"),
         (group("h"), "the stream has no state"),
         (group("g"), "the group g is there twice"),

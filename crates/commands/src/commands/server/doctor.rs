@@ -100,10 +100,10 @@ fn clients(report: &MemoryReport, around: &Around) -> Option<String> {
         && (average > CLIENT_BYTES_MAX || report.clients > report.used() / 2);
     is_much.then(|| {
         format!(
-            "Clients: {} in {} clients, {} each on average. CLIENT LIST shows whose they are (qbuf, omem); \
+            "Clients: {} in {}, {} each on average. CLIENT LIST shows whose they are (qbuf, omem); \
              client-output-buffer-limit and maxmemory-clients bound them.",
             human(report.clients),
-            around.clients,
+            tierce_engine::count(around.clients, "client"),
             human(average),
         )
     })
@@ -219,7 +219,8 @@ fn off(slowlog_micros: i64, slowlog_len: usize) -> String {
     let slow = match slowlog_len {
         0 => String::new(),
         _ => format!(
-            " The slow log has {slowlog_len} commands of {slowlog_micros} microseconds or more: SLOWLOG GET."
+            " The slow log has {} of {slowlog_micros} microseconds or more: SLOWLOG GET.",
+            tierce_engine::count(slowlog_len, "command")
         ),
     };
     format!(

@@ -35,10 +35,8 @@ impl Follow {
         let follower = self.await_store(Follower::after(restore))??;
         let end = follower.end();
         note_position(&server, &self.live, position_at(end.cluster, end.number, end.hash));
-        let keys = server.keyspace.total_len();
-        server
-            .log
-            .notice(format_args!("All data are loaded, to object {}: {keys} keys", end.number));
+        let keys = tierce_engine::count(server.keyspace.total_len(), "key");
+        server.log.notice(format_args!("All data are loaded, to object {}: {keys}", end.number));
         self.joining.from = From::LocalLog;
         Ok(follower)
     }

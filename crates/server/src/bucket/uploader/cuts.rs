@@ -132,8 +132,8 @@ impl Uploader {
         self.append(&mut records, &mut bytes)?;
         if !tail.is_empty() {
             self.server.log.notice(format_args!(
-                "The bucket has what it lacked of the local log: {} changes",
-                tail.len()
+                "The bucket has what it lacked of the local log: {}",
+                tierce_engine::count(tail.len(), "change")
             ));
         }
         Ok(())

@@ -249,7 +249,8 @@ impl Uploader {
             match self.runtime.block_on(deleting) {
                 Ok(Ok((0, _))) => {}
                 Ok(Ok((count, floor))) => self.server.log.notice(format_args!(
-                    "The bucket: deleted {count} objects older than bucket-retention; it goes back to object {floor}"
+                    "The bucket: deleted {} older than bucket-retention; it goes back to object {floor}",
+                    tierce_engine::count(count, "object")
                 )),
                 Ok(Err(error)) => self.watch.failed(&format!("pruning: {error}")),
                 Err(error) => self.watch.failed(&format!("pruning: {error}")),

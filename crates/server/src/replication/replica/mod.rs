@@ -468,8 +468,8 @@ impl<'s> Session<'s> {
         });
         let report = report.unwrap_or_else(|panic| resume_unwind(panic))?;
         self.heard = Instant::now();
-        let keys = report.keys;
-        self.server.log.notice(format_args!("The full copy is loaded: {keys} keys"));
+        let keys = tierce_engine::count(report.keys, "key");
+        self.server.log.notice(format_args!("The full copy is loaded: {keys}"));
         Ok(self.server.keyspace.db_index(report.stream_db).unwrap_or(DbIndex::ZERO))
     }
 
