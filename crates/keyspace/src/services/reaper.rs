@@ -5,15 +5,21 @@
 //! an hour it visits all entries, a few in each turn ([`crate::services::aging`]). Without due work it uses no
 //! processor time.
 //!
+//! With much to do it rests three times as long as it works, so that it takes a quarter of a core at most, as Redis
+//! does. Without rests it would hold some shard's lock almost always, and whenever the kernel preempts it, workers wait
+//! for that shard until it runs again. It does not rest while memory is short, or while keys stay for [`LATE_MS`] too
+//! long: then they expire faster than they are removed, and memory would grow without bound.
+//!
 //! It waits for no busy shard, since a script may keep one locked without end: it skips the shard, and retries.
 //!
 //! Expiry does not depend on the reaper: an expired key is always invisible. The reaper frees the memory and triggers
 //! the events on time.
 
+use std::mem;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread::{self, JoinHandle};
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use parking_lot::Mutex;
 
@@ -25,6 +31,7 @@ use crate::access::shard_locks::ShardLocks;
 use crate::clock::Clock;
 use crate::data::deadline::NO_DEADLINE;
 use crate::db_index::DbIndex;
+use crate::interleaving;
 use crate::registries::reaper_wakeup::Left;
 use crate::services::aging::age_some;
 use crate::services::evict::{Evicted, evict};
@@ -32,8 +39,22 @@ use crate::services::invalidation::trim_cached_keys;
 use crate::services::waiters::forget_others;
 use crate::services::watch::end_dropped;
 
-/// Maximum number of deadlines handled under one lock: some microseconds.
+/// Maximum number of deadlines handled under one lock: some microseconds, unless many values are large.
 const EXPIRE_BATCH: usize = 32;
+
+/// Bounds of the time for which expired data is removed between two rests; its end is that of a lock period as well.
+/// It is longer than the minimum after a rest that was too long, as on a busy machine.
+const WORK_MIN: Duration = Duration::from_micros(100);
+const WORK_MAX: Duration = Duration::from_millis(1);
+
+/// The same while there is no rest, so that more keys are expired than evicted.
+const WORK_URGENT: Duration = Duration::from_millis(5);
+
+/// Ratio of rest to work.
+const REST_SHARE: u32 = 3;
+
+/// Time after their deadlines for which keys may stay, before the reaper stops resting.
+const LATE_MS: i64 = 10_000;
 
 /// Maximum number of keys evicted in a round, each under its own lock.
 const EVICT_BATCH: usize = 64;
@@ -117,6 +138,7 @@ impl Drop for Reaper {
 }
 
 fn run(keyspace: &Keyspace, clock: &dyn Clock, orders: &Orders) {
+    let (mut shard, mut work) = (0, WORK_MIN);
     while !orders.ends.load(Ordering::Acquire) {
         while keyspace.lazy_free().free_one() {}
         let call = orders.call.lock().take();
@@ -133,9 +155,12 @@ fn run(keyspace: &Keyspace, clock: &dyn Clock, orders: &Orders) {
             keyspace.reaper_wakeup.sleep(Duration::from_millis(GRANULARITY_MS as u64));
             continue;
         }
-        let begun = Instant::now();
-        let expired = expire_some(&mut locks, now_ms);
-        let nanos = begun.elapsed().as_nanos() as u64;
+        let is_urgent = is_urgent(keyspace, now_ms);
+        let work_max = if is_urgent { WORK_URGENT } else { mem::replace(&mut work, WORK_MIN) };
+        let begun = interleaving::now();
+        let worked = || interleaving::now().saturating_duration_since(begun);
+        let expired = expire_some(&mut locks, now_ms, &mut shard, &mut || worked() >= work_max);
+        let nanos = worked().as_nanos() as u64;
         keyspace.expiry_nanos.fetch_add(nanos, Ordering::Relaxed);
         keyspace.longest_expiry_nanos.fetch_max(nanos, Ordering::Relaxed);
         let evicted = match keyspace.is_following() {
@@ -148,6 +173,12 @@ fn run(keyspace: &Keyspace, clock: &dyn Clock, orders: &Orders) {
         drop(locks);
         let left = [waiters_left, watches_left, expired, trimmed, aged];
         if left.contains(&Left::Something) || evicted == Evicted::Some {
+            if !is_urgent {
+                let begun = interleaving::now();
+                interleaving::sleep(WORK_MIN * REST_SHARE);
+                let rested = interleaving::now().saturating_duration_since(begun);
+                work = (rested / REST_SHARE).clamp(WORK_MIN, WORK_MAX);
+            }
             continue;
         }
         match left.contains(&Left::Busy) || evicted == Evicted::Later {
@@ -180,36 +211,62 @@ fn sleep_ms(keyspace: &Keyspace, now_ms: i64) -> i64 {
     aging_ms.min(deadline_ms).max(GRANULARITY_MS)
 }
 
+/// Returns true if expired data must go as fast as possible.
+fn is_urgent(keyspace: &Keyspace, now_ms: i64) -> bool {
+    let is_late = |deadline_ms: i64| deadline_ms < now_ms.saturating_sub(LATE_MS);
+    keyspace.is_short_of_memory() || keyspace.next_deadline_ms().is_some_and(is_late)
+}
+
 /// Removes all expired keys, as the reaper does; for keyspaces without one. The lock of a shard is released after
 /// every few keys.
 pub fn expire_due(locks: &mut ShardLocks<'_>, now_ms: i64) {
-    while expire_some(locks, now_ms) == Left::Something {}
+    expire_some(locks, now_ms, &mut 0, &mut || false);
 }
 
-/// Does one round over all shards, a batch of keys from each.
-fn expire_some(locks: &mut ShardLocks<'_>, now_ms: i64) -> Left {
-    let mut left = Left::Nothing;
+/// Does rounds over all shards, beginning at `first`, a batch of keys from each; until nothing is left, or `is_over`,
+/// which is asked after each key. `first` becomes the shard at which to continue.
+fn expire_some(
+    locks: &mut ShardLocks<'_>,
+    now_ms: i64,
+    first: &mut usize,
+    is_over: &mut impl FnMut() -> bool,
+) -> Left {
     let keyspace = locks.keyspace();
-    if keyspace.is_following() {
-        return left;
-    }
-    let times = keyspace.next_deadlines_ms.iter().zip(&keyspace.next_field_deadlines_ms);
-    for (index, (keys_ms, fields_ms)) in times.enumerate() {
-        if keys_ms.load(Ordering::Relaxed).min(fields_ms.load(Ordering::Relaxed)) <= now_ms {
+    loop {
+        let mut left = Left::Nothing;
+        if keyspace.is_following() {
+            return left;
+        }
+        for index in (*first..keyspace.shard_count()).chain(0..*first) {
+            let times = [&keyspace.next_deadlines_ms, &keyspace.next_field_deadlines_ms];
+            if times.iter().all(|times| times[index].load(Ordering::Relaxed) > now_ms) {
+                continue;
+            }
             let left_there = match locks.try_reach_shard(index) {
-                true => expire_shard(locks, index, now_ms),
+                true => expire_shard(locks, index, now_ms, is_over),
                 false => Left::Busy,
             };
             left = left.max(left_there);
             locks.release();
+            if is_over() {
+                *first = (index + 1) % keyspace.shard_count();
+                return Left::Something;
+            }
+        }
+        if left != Left::Something {
+            return left;
         }
     }
-    left
 }
 
-/// Removes expired keys of one shard, in the order of their deadlines, until none is left or [`EXPIRE_BATCH`] heap
-/// items were handled.
-fn expire_shard(locks: &mut ShardLocks<'_>, index: usize, now_ms: i64) -> Left {
+/// Removes expired keys of one shard, in the order of their deadlines, until none is left, [`EXPIRE_BATCH`] heap items
+/// were handled, or `is_over`.
+fn expire_shard(
+    locks: &mut ShardLocks<'_>,
+    index: usize,
+    now_ms: i64,
+    is_over: &mut impl FnMut() -> bool,
+) -> Left {
     let keyspace = locks.keyspace();
     for _ in 0..EXPIRE_BATCH {
         let due = next_due(locks.held(index), now_ms);
@@ -219,6 +276,9 @@ fn expire_shard(locks: &mut ShardLocks<'_>, index: usize, now_ms: i64) -> Left {
         match what {
             Due::Key => expire_next(&mut db),
             Due::Fields => expire_next_fields(&mut db),
+        }
+        if is_over() {
+            break;
         }
     }
     let held = locks.held(index);
@@ -242,4 +302,76 @@ fn next_due(held: &Held<'_>, now_ms: i64) -> Option<(DbIndex, Due)> {
         key.into_iter().chain(fields)
     });
     times.min().filter(|(deadline_ms, ..)| *deadline_ms <= now_ms).map(|(_, db, what)| (db, what))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::access::keyspace::Options;
+    use crate::change::event::{EventBatch, EventClasses, EventSink};
+    use crate::data::expiry::Expiry;
+    use crate::registries::pressure::Eviction;
+
+    const NOW_MS: i64 = 1_700_000_000_000;
+
+    /// Numbers of keys that expired under one lock each.
+    #[derive(Clone, Default)]
+    struct Periods(Arc<Mutex<Vec<usize>>>);
+
+    impl EventSink for Periods {
+        fn deliver(&self, events: &EventBatch<'_>) {
+            self.0.lock().push(events.iter().count());
+        }
+    }
+
+    fn with_expired(keys: usize, shards: usize) -> (Keyspace, Periods) {
+        let keyspace = Keyspace::new(Options { shards, ..Options::default() }).unwrap();
+        let periods = Periods::default();
+        keyspace.set_event_sink(periods.clone());
+        keyspace.set_event_classes(EventClasses::EXPIRED);
+        for number in 0..keys {
+            let name = number.to_string();
+            let key = keyspace.key(name.as_bytes());
+            let mut locks = keyspace.locks();
+            let mut db = locks.db(DbIndex::ZERO, key.hash(), NOW_MS - 1);
+            db.set(key, b"", Expiry::At(NOW_MS)).unwrap();
+        }
+        (keyspace, periods)
+    }
+
+    #[test]
+    fn a_round_ends_when_its_time_is_over_and_the_next_goes_on_with_other_shards() {
+        const KEYS: usize = 4000;
+        let (keyspace, periods) = with_expired(KEYS, 4);
+        let mut first = 0;
+        // A round has time for 40 keys: a whole batch, and a part of one.
+        for round in 1..=KEYS / 40 / 4 {
+            let mut checks = 0;
+            // Each lock period is followed by another check.
+            let mut is_over = || {
+                checks += 1;
+                checks > 40
+            };
+            let left = expire_some(&mut keyspace.locks(), NOW_MS, &mut first, &mut is_over);
+            assert_eq!((left, first), (Left::Something, round * 2 % 4));
+        }
+        assert!(periods.0.lock().iter().all(|keys| [EXPIRE_BATCH, 8].contains(keys)));
+        let left = expire_some(&mut keyspace.locks(), NOW_MS, &mut first, &mut || false);
+        assert_eq!((left, keyspace.total_len()), (Left::Nothing, 0));
+        let mut periods = mem::take(&mut *periods.0.lock());
+        assert_eq!(periods.iter().sum::<usize>(), KEYS);
+        assert_eq!(periods.drain(..).max(), Some(EXPIRE_BATCH));
+    }
+
+    #[test]
+    fn the_reaper_rests_unless_memory_is_short_or_keys_are_late() {
+        let (keyspace, _) = with_expired(1, 1);
+        assert!(!is_urgent(&keyspace, NOW_MS + LATE_MS));
+        assert!(is_urgent(&keyspace, NOW_MS + LATE_MS + 1));
+        keyspace.set_eviction(&Eviction { limit_bytes: 1, ..Eviction::default() });
+        assert!(is_urgent(&keyspace, NOW_MS));
+        expire_due(&mut keyspace.locks(), NOW_MS);
+        keyspace.set_eviction(&Eviction::default());
+        assert!(!is_urgent(&keyspace, NOW_MS + LATE_MS + 1));
+    }
 }
