@@ -50,7 +50,7 @@ type Failure = (Way, String);
 
 impl World {
     fn new(piece_len: usize) -> Self {
-        let log_sizes = Sizes { piece_len, ..Sizes::default() };
+        let log_sizes = Sizes { piece_len, large_bytes_min: 200, ..Sizes::default() };
         let options = Options { log_sizes, ..few(4) };
         let primary = Primary::new(Dialect::Tierce, options, Clock::Behind);
         primary.store.keyspace().set_limits(&small_limits());

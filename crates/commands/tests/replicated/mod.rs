@@ -25,7 +25,7 @@ fn check(seed: u64, commands: usize, dialect: Dialect, detail: Detail, replica: 
     let mut history = History::new(seed);
     let piece_len = 1 << (5 + history.random.below(16));
     let clock = if detail == Detail::Everything { Clock::Behind } else { Clock::Ahead };
-    let log_sizes = Sizes { piece_len, ..Sizes::default() };
+    let log_sizes = Sizes { piece_len, large_bytes_min: 200, ..Sizes::default() };
     let mut primary = Primary::new(dialect, Options { log_sizes, ..Options::default() }, clock);
     let mut log: Vec<String> = Vec::new();
     for step in 1..=commands {

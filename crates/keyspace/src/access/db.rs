@@ -285,6 +285,9 @@ impl<'a> Db<'a> {
             self.let_go(entry);
             return Err(error);
         }
+        if let Some(batch) = self.at.batch() {
+            batch.prepare_put(&entry);
+        }
         let mut entry = if entry.is_key(key.bytes()) { entry } else { entry.with_key(key.bytes()) };
         if let Some(id) = entry.snapshot_id() {
             save_moved(self.at.keyspace, id, self.at.db, &mut entry);

@@ -120,7 +120,7 @@ pub struct Keyspace {
     databases: usize,
     pub(super) lazy_free: LazyFreeQueue,
     version_base: u64,
-    pub(super) log: Option<BatchSink>,
+    pub(crate) log: Option<BatchSink>,
     /// Replication offset of the data in the stream of a primary.
     pub(crate) stream_position: KnownPosition,
     /// Bytes of value copies that commands compute from.

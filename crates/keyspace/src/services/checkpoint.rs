@@ -17,7 +17,8 @@
 //! Libraries of functions and scripts come first, one under each lock, in the order of their names. One that stays is
 //! visited, and one that is added or removed meanwhile is logged by that change.
 //!
-//! SWAPDB moves unvisited keys to positions that the pass has already visited, so the pass starts over.
+//! SWAPDB moves unvisited keys to positions that the pass has already visited, so the pass starts over. RENAME and MOVE
+//! do this to one key, so meanwhile they log its whole value ([`PassUnderway`]).
 
 use std::ops::Range;
 use std::sync::atomic::Ordering;
@@ -26,7 +27,7 @@ use std::time::Duration;
 use crate::access::keyspace::Keyspace;
 use crate::access::shard_locks::ShardLocks;
 use crate::change::Change;
-use crate::change::log::batch::{Batch, BatchWriter};
+use crate::change::log::batch::{Batch, BatchWriter, PassUnderway};
 use crate::change::log::encode::{
     Out, begin_edits, encode_change, encode_code, encode_entry, encode_position, end_edits,
 };
@@ -69,6 +70,7 @@ pub struct Checkpoint<'k> {
     queues_for: Duration,
     /// True if the replication offset is in the log again.
     has_position: bool,
+    _underway: Option<PassUnderway<'k>>,
 }
 
 /// Progress of logging libraries and scripts.
@@ -138,6 +140,7 @@ impl<'k> Checkpoint<'k> {
             code: CodeWalk::After(None),
             queues_for: Duration::ZERO,
             has_position: false,
+            _underway: keyspace.log.as_ref().map(PassUnderway::begin),
         }
     }
 

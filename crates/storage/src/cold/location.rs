@@ -24,6 +24,9 @@ impl ColdLocation {
     /// Length of an encoded location.
     pub const ENCODED_LEN: usize = 12;
 
+    /// No location.
+    pub const NONE: Self = Self { segment: 0, unit: 0, len: 0 };
+
     pub(super) fn new(segment: u32, offset: u64, len: u32) -> Self {
         debug_assert!(offset.is_multiple_of(ALIGNMENT));
         // A segment ends before its offsets exceed 32 bits: see `SEGMENT_LEN_MAX`.

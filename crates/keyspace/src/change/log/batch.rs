@@ -8,7 +8,7 @@ use std::cell::{RefCell, RefMut};
 use std::fmt;
 use std::ops::{Deref, DerefMut};
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 
 use super::piece::BatchPiece;
 use crate::change::log::encode::{
@@ -20,6 +20,7 @@ use crate::change::stream_position::StreamPosition;
 use crate::change::{Change, Removal};
 use crate::data::code::CodeKind;
 use crate::data::entry::Entry;
+use crate::data::value::BLOB_LEN_MIN;
 use crate::db_index::DbIndex;
 use crate::planted::{self, Fault};
 
@@ -34,12 +35,14 @@ pub(crate) struct BatchSink {
     batches: AtomicU64,
     /// True if restatements are marked as such.
     marks_restatements: AtomicBool,
+    /// Number of [passes](PassUnderway) underway.
+    passes: AtomicUsize,
 }
 
 impl BatchSink {
     pub(crate) fn new(sink: Arc<dyn LogSink>, sizes: Sizes) -> Self {
-        let (batches, marks_restatements) = Default::default();
-        Self { sink, sizes, batches, marks_restatements }
+        let (batches, marks_restatements, passes) = Default::default();
+        Self { sink, sizes, batches, marks_restatements, passes }
     }
 
     /// Marks restatements as such from now on.
@@ -47,8 +50,41 @@ impl BatchSink {
         self.marks_restatements.store(true, Ordering::Relaxed);
     }
 
+    /// Returns true if this value may get another key without being logged again: if it is large, since readers wait
+    /// for all shards before such an operation.
+    #[cold]
+    fn may_move(&self, entry: &Entry) -> bool {
+        let is_short = entry.plain_string().is_some_and(|string| string.len() < BLOB_LEN_MIN);
+        !is_short
+            && entry.location().is_none()
+            && entry.allocated_bytes() > self.sizes.large_bytes_min
+            && self.passes.load(Ordering::Relaxed) == 0
+    }
+
     fn marks(&self, kind: RecordKind) -> bool {
         kind == RecordKind::Restatement && self.marks_restatements.load(Ordering::Relaxed)
+    }
+}
+
+/// As long as this exists, each value that gets another key is logged whole. A pass over all keys has one: it may have
+/// visited the new key already, and not the old one, so that the part of the log which stays would not have the value.
+///
+/// A value may get another key without being logged if there was no pass at a time at which the shard of the new key
+/// was already locked. A pass that begins afterwards visits that shard later, and finds the value there.
+#[derive(Debug)]
+pub(crate) struct PassUnderway<'k>(&'k BatchSink);
+
+impl<'k> PassUnderway<'k> {
+    pub(crate) fn begin(log: &'k BatchSink) -> Self {
+        // The locks of the shards order this before the pass's visits, and the visits before later changes.
+        log.passes.fetch_add(1, Ordering::Relaxed);
+        Self(log)
+    }
+}
+
+impl Drop for PassUnderway<'_> {
+    fn drop(&mut self) {
+        self.0.passes.fetch_sub(1, Ordering::Relaxed);
     }
 }
 
@@ -75,6 +111,16 @@ struct Recorded {
     kind: RecordKind,
     /// Length of the first operations in `ops` that only state expired keys.
     expired: usize,
+    moved: Option<Moved>,
+}
+
+/// A large value in memory that gets another key. It is not logged again.
+#[derive(Debug, PartialEq, Eq)]
+enum Moved {
+    /// The entry at this address was taken.
+    Taken(usize),
+    /// It is about to be stored.
+    Given,
 }
 
 #[derive(Debug)]
@@ -110,6 +156,15 @@ impl<'k> Batch<'k> {
         let mut out = self.writer();
         encode_change(&mut out, db, entry, change);
         out.cut();
+    }
+
+    /// Prepares for the storing of an entry that may have been taken before.
+    pub(crate) fn prepare_put(&self, entry: &Entry) {
+        let moved = &mut self.recorded.borrow_mut().moved;
+        let taken = moved.take();
+        *moved = taken
+            .filter(|moved| *moved == Moved::Taken(entry.address().addr()))
+            .map(|_| Moved::Given);
     }
 
     /// Records that a key has expired; no command has removed it.
@@ -186,6 +241,7 @@ impl<'k> Batch<'k> {
         let mut recorded = self.recorded.borrow_mut();
         recorded.ops.truncate(to.ops);
         recorded.expired = to.expired;
+        recorded.moved = None;
     }
 
     #[cfg(test)]
@@ -225,6 +281,7 @@ impl BatchWriter<'_> {
     #[inline]
     pub(crate) fn finish(&mut self) -> usize {
         self.recorded.expired = 0;
+        self.recorded.moved = None;
         if self.recorded.begun.is_some() {
             return self.finish_pieces();
         }
@@ -287,6 +344,18 @@ impl BatchWriter<'_> {
 }
 
 impl Out for BatchWriter<'_> {
+    fn takes(&mut self, entry: &Entry) -> bool {
+        let takes = self.log.may_move(entry);
+        if takes {
+            self.recorded.moved = Some(Moved::Taken(entry.address().addr()));
+        }
+        takes
+    }
+
+    fn is_given(&mut self) -> bool {
+        self.recorded.moved.take_if(|moved| *moved == Moved::Given).is_some()
+    }
+
     #[inline]
     fn ops(&mut self) -> &mut Vec<u8> {
         &mut self.recorded.ops

@@ -25,6 +25,16 @@ pub(crate) trait Out {
 
     /// Passes the buffer on if it is long.
     fn cut(&mut self);
+
+    /// Returns true if this value, which is in memory and gets another key next, need not be appended again.
+    fn takes(&mut self, _: &Entry) -> bool {
+        false
+    }
+
+    /// Returns true if the next value is such a value.
+    fn is_given(&mut self) -> bool {
+        false
+    }
 }
 
 /// Appends the result of `change` for the key in `entry`.
@@ -49,16 +59,22 @@ pub(crate) fn encode_change(out: &mut impl Out, db: DbIndex, entry: &Entry, chan
             push_varint(ops, flags.into());
             ops.push(marks.to_log());
         }
-        Change::Removed(Removal::Moved) if entry.location().is_some() => {
+        Change::Removed(Removal::Moved) if entry.location().is_some() || out.takes(entry) => {
             encode_taken(out.ops(), db, entry);
         }
-        Change::Removed(_) => encode_key(out.ops(), Code::Remove, 0, db, entry.key(), None),
+        Change::Removed(_) => encode_remove(out.ops(), db, entry.key()),
     }
 }
 
+/// Appends that there is no such key.
+pub(crate) fn encode_remove(out: &mut Vec<u8>, db: DbIndex, key: &[u8]) {
+    encode_key(out, Code::Remove, 0, db, key, None);
+}
+
+/// Appends that a key is gone, and another one gets its value next.
 #[cold]
 fn encode_taken(out: &mut Vec<u8>, db: DbIndex, entry: &Entry) {
-    let Some(spilled) = spilled_of(entry) else { return };
+    let spilled = spilled_of(entry).unwrap_or(Spilled::IN_MEMORY);
     encode_key(out, Code::Taken, 0, db, entry.key(), None);
     out.extend_from_slice(&spilled.encode());
 }
@@ -88,8 +104,9 @@ pub(crate) fn encode_entry(to: &mut impl Out, db: DbIndex, entry: &Entry) {
 fn encode_other_entry(to: &mut impl Out, db: DbIndex, entry: &Entry) {
     let (key, deadline_ms, attributes) = (entry.key(), entry.deadline_ms(), entry.attributes());
     let head = head_of(&attributes);
+    let given = if to.is_given() { Some(Spilled::IN_MEMORY) } else { None };
     let out = to.ops();
-    if let Some(spilled) = spilled_of(entry) {
+    if let Some(spilled) = given.or_else(|| spilled_of(entry)) {
         encode_key(out, Code::Spilled, head, db, key, deadline_ms);
         push_attributes(out, head, &attributes);
         return out.extend_from_slice(&spilled.encode());

@@ -12,6 +12,8 @@ use crate::data::value::{EMBSTR_LEN_MAX, ValueType};
 pub(super) const STRING: u8 = 0;
 /// A string that was partially modified.
 pub(super) const RAW_STRING: u8 = 1;
+/// A value that is in memory, not on disk: only in operations that give a value from one key to another.
+const IN_MEMORY: u8 = 0xf0;
 /// Position of the number of a collection's type in the byte.
 pub(super) const TYPE_SHIFT: u32 = 4;
 
@@ -30,6 +32,9 @@ pub struct Spilled {
 impl Spilled {
     pub(crate) const ENCODED_LEN: usize = 1 + ColdLocation::ENCODED_LEN;
 
+    /// Stands for a value in memory that gets another key.
+    pub(crate) const IN_MEMORY: Self = Self { form: IN_MEMORY, location: ColdLocation::NONE };
+
     /// Returns the same value at another location.
     pub(crate) fn moved_to(self, location: ColdLocation) -> Self {
         Self { location, ..self }
@@ -46,8 +51,8 @@ impl Spilled {
         let (form, location) = bytes.split_first()?;
         let form = *form;
         let is_known = form <= RAW_STRING || kind_of(form).is_some();
-        Some(Self { form, location: ColdLocation::decode(location.first_chunk()?) })
-            .filter(|_| is_known)
+        let location = ColdLocation::decode(location.first_chunk()?);
+        Some(Self { form, location }).filter(|spilled| is_known || *spilled == Self::IN_MEMORY)
     }
 
     pub(crate) fn value_type(self) -> ValueType {

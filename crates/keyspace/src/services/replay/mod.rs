@@ -10,7 +10,8 @@
 //! never be, if the log ends before, or if the list is removed; then the other operations on the list apply.
 //!
 //! The log of another server ([`Replay::of_another`]) states locations on that server's disk. Here, a key with such a
-//! value gets it from the key that had it before.
+//! value gets it from the key that had it before, as it does in any log if the value was in memory and large. The
+//! dispatcher moves such values, while no loader works.
 //!
 //! Nothing expires meanwhile, even if a deadline has passed since: the operations that follow were made before it had
 //! passed. Expired keys are removed afterwards, as usual.
@@ -30,6 +31,7 @@ use crate::access::context::Touch;
 use crate::access::db::Db;
 use crate::access::keyspace::Keyspace;
 use crate::access::shard_locks::ShardLocks;
+use crate::change::log::encode::encode_remove;
 use crate::change::log::op::{Effect, Op};
 use crate::change::log::piece::{BatchPiece, Unfinished};
 use crate::change::stream_position::StreamPosition;
@@ -202,9 +204,7 @@ impl Replay {
         let mut ops = Reader::new(ops);
         while let Some((op, _)) = ops.next()? {
             let (db, key) = match op {
-                Op::Key { effect, .. } if self.is_of_another && is_elsewhere(&effect) => {
-                    return Ok(None);
-                }
+                Op::Key { effect, .. } if self.is_move(&effect) => return Ok(None),
                 Op::Key { db, key, .. } => (db, key),
                 Op::Restatement => continue,
                 _ => return Ok(None),
@@ -224,14 +224,8 @@ impl Replay {
         while let Some((op, bytes)) = ops.next()? {
             self.done.operations += 1;
             match op {
-                Op::Key { db, key, effect } if self.is_of_another && is_elsewhere(&effect) => {
-                    let (db, key) = (db_index(&self.keyspace, db)?, self.keyspace.key(key));
-                    if self.has_dispatched {
-                        self.barrier(&[]);
-                    }
-                    let mut locks = self.keyspace.locks();
-                    locks.set_touch(Touch::No);
-                    moved.apply(&mut locks.db(db, key.hash(), NO_TIME_MS), key, effect)?;
+                Op::Key { db, key, effect } if self.is_move(&effect) => {
+                    self.move_value(db, key, effect, &mut moved)?;
                 }
                 Op::Key { db, key, .. } => {
                     db_index(&self.keyspace, db)?;
@@ -273,6 +267,43 @@ impl Replay {
             }
         }
         Ok(())
+    }
+
+    /// Returns true if the operation takes a value from a key, or gives it to another one.
+    fn is_move(&self, effect: &Effect<'_>) -> bool {
+        match effect {
+            Effect::Taken(spilled) | Effect::Spilled { spilled, .. } => {
+                self.is_of_another || *spilled == Spilled::IN_MEMORY
+            }
+            _ => false,
+        }
+    }
+
+    fn move_value(
+        &mut self,
+        db: u64,
+        key: &[u8],
+        effect: Effect<'_>,
+        moved: &mut Moved,
+    ) -> Result<(), ReplayError> {
+        let (db, key) = (db_index(&self.keyspace, db)?, self.keyspace.key(key));
+        let is_given = matches!(effect, Effect::Spilled { .. });
+        if is_given {
+            // The loader may have an incomplete list of this key, which a pass has begun and not ended.
+            let mut remove = Vec::new();
+            encode_remove(&mut remove, db, key.bytes());
+            self.dispatch(self.keyspace.hasher.shard(key.hash()), &remove);
+        }
+        if self.has_dispatched {
+            self.barrier(&[]);
+        }
+        let mut locks = self.keyspace.locks();
+        locks.set_touch(Touch::No);
+        match moved.apply(&mut locks.db(db, key.hash(), NO_TIME_MS), key, effect) {
+            // The older part of the log was dropped after a pass, which has visited this key after the move.
+            Err(ReplayError::Elsewhere) if !self.is_of_another => Ok(()),
+            done => done,
+        }
     }
 
     /// Waits until everything is loaded.
@@ -377,11 +408,6 @@ impl Loader {
     fn give(&self, task: Task) {
         self.tasks.send(task).expect("a loader stays until its tasks end");
     }
-}
-
-/// Returns true if this states a location on the disk of the server that wrote it.
-fn is_elsewhere(effect: &Effect<'_>) -> bool {
-    matches!(effect, Effect::Taken(_) | Effect::Spilled { .. })
 }
 
 /// Runs a loader. After an error it loads nothing more, but continues until the tasks end: others wait for it.

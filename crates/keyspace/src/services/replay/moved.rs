@@ -1,8 +1,10 @@
-//! Values on another server's disk that get another key there: RENAME and MOVE log their locations, not their
-//! contents. Here, the value is taken from the key that had it.
+//! Values that get another key, by RENAME or MOVE. The log does not repeat the contents of a large value in memory, and
+//! states only the location of one on disk, which may be another server's disk. So the value is taken from the key that
+//! had it.
 
 use crate::access::cold::fetch;
 use crate::access::db::Db;
+use crate::change::Removal;
 use crate::change::log::op::Effect;
 use crate::data::entry::{Entry, Spilled};
 use crate::data::key::Key;
@@ -36,6 +38,12 @@ impl Moved {
     }
 
     fn take(&mut self, db: &mut Db<'_>, key: Key<'_>, spilled: Spilled) -> Result<(), ReplayError> {
+        if spilled == Spilled::IN_MEMORY {
+            // One value at a time is between two keys.
+            self.0.retain(|(of, _)| *of != spilled);
+            self.0.extend(db.take(key, Removal::Moved).map(|entry| (spilled, entry)));
+            return Ok(());
+        }
         fetch(db, key).map_err(|_| ReplayError::NoColdStore)?;
         let entry = db.duplicate(key).map_err(|_| ReplayError::NoColdStore)?;
         if let Some(entry) = entry {
