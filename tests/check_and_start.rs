@@ -221,9 +221,8 @@ fn a_check_reads_the_snapshot_that_a_start_imports() {
             }
             fs::write(dir.join("dump.rdb"), &snapshot[..len]).expect("a file");
             let (_, said) = check(&dir);
-            // Without a log, the import has read it.
-            let is_read_alone = has_log && len == snapshot.len();
-            assert_eq!(said.contains(": a sound snapshot of 1 key\n"), is_read_alone, "{said}");
+            let is_imported = said.contains("dump.rdb: data of Redis, which a start imports\n");
+            assert!(is_imported && !said.contains("a sound snapshot"), "it is read once: {said}");
             let expected = match len == snapshot.len() {
                 true => "a start succeeds: 1 key\n",
                 false => "There is no Tierce data in ",
@@ -303,7 +302,7 @@ fn a_later_log_without_its_manifest_is_refused_and_can_be_repaired() {
     let repaired = dir.path().join("wal-2.repaired");
     let mut repair = Command::new(program());
     let repair = repair.arg("repair").arg(dir.path()).arg(&repaired).output().expect("the program");
-    assert!(repair.status.success(), "{repair:?}");
+    assert!(matches!(repair.status.code(), Some(0 | 1)), "{repair:?}");
     fs::rename(&log, dir.path().join("away")).expect("it moves");
     fs::rename(&repaired, &log).expect("it moves");
     start("yes").start().connect().check("GET key", "\"value\"");

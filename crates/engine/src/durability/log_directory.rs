@@ -185,7 +185,7 @@ impl LogDirectory {
 
     /// Returns the message that there is no room for a log of `needed` bytes, with the remedy.
     pub(super) fn lack_of_room(&self, needed: u64, space: &Space) -> String {
-        let give_up = match self.may_have_values() {
+        let give_up = match self.has_values() {
             true => "stop the server and start it with an empty directory",
             false => "use CONFIG SET appendonly no, FLUSHALL and CONFIG SET appendonly yes",
         };
@@ -200,15 +200,16 @@ impl LogDirectory {
 
     /// Returns the remedy for a log that has failed for good.
     pub(super) fn way_to_another(&self) -> &'static str {
-        match self.may_have_values() {
+        match self.has_values() {
             true => "restart the server",
             false => "CONFIG SET appendonly no and then yes begins another one",
         }
     }
 
-    /// Returns true if there is a directory of spilled values, so that `appendonly` cannot be switched at run time.
-    fn may_have_values(&self) -> bool {
-        self.disk_list(&cold_dir(&self.dir)).is_ok_and(|files| !files.is_empty())
+    /// Returns true if there are files of spilled values, so that `appendonly` cannot be switched at run time.
+    fn has_values(&self) -> bool {
+        let is_value = |file: &PathBuf| file.extension().is_some_and(|kind| kind == "cold");
+        self.disk_list(&cold_dir(&self.dir)).is_ok_and(|files| files.iter().any(is_value))
     }
 
     /// Makes a log authoritative that is completely durable. Must be called again if it fails.
@@ -462,8 +463,8 @@ mod tests {
     #[test]
     fn a_log_without_its_manifest_stays_the_log() {
         for (files, current) in [
-            (&["wal/1.seg"][..], "wal"),
-            (&["wal/MANIFEST", "wal-2/1.seg", "wal-2.complete"], "wal-2"),
+            (&["wal/00000001.seg"][..], "wal"),
+            (&["wal/MANIFEST", "wal-2/00000001.seg", "wal-2.complete"], "wal-2"),
         ] {
             let dir = TempDir::new();
             let log_directory = log_directory(&dir);
@@ -476,9 +477,9 @@ mod tests {
     #[test]
     fn a_later_log_without_a_marker_is_refused_and_stays() {
         for files in [
-            &["wal/MANIFEST", "wal-2/1.seg"][..],
-            &["wal/1.seg", "wal-2/MANIFEST"],
-            &["wal-2/MANIFEST", "wal-2.complete", "wal-3/1.seg"],
+            &["wal/MANIFEST", "wal-2/00000001.seg"][..],
+            &["wal/00000001.seg", "wal-2/MANIFEST"],
+            &["wal-2/MANIFEST", "wal-2.complete", "wal-3/00000001.seg"],
         ] {
             let dir = TempDir::new();
             let log_directory = log_directory(&dir);
@@ -525,7 +526,7 @@ mod tests {
         let remedies =
             || [log_directory.lack_of_room(1, &space), log_directory.way_to_another().to_owned()];
         assert!(remedies().iter().all(|text| text.contains("CONFIG SET appendonly no")));
-        dir.write("cold/RESERVE", "");
+        dir.write("cold/00000001.cold", "");
         assert!(remedies().iter().all(|text| text.contains("start") && !text.contains("CONFIG")));
     }
 
