@@ -2,6 +2,8 @@
 
 use std::fmt;
 
+use ring::digest::{Context, SHA1_FOR_LEGACY_USE_ONLY};
+
 /// Value of each hexadecimal digit, and 255 for other bytes.
 const DIGITS: [u8; 256] = {
     let mut digits = [255; 256];
@@ -58,59 +60,18 @@ pub fn sha1(bytes: &[u8]) -> Sha1 {
     sha1_in_pieces(bytes, usize::MAX, |_| {})
 }
 
-/// Returns the hash of `bytes`. `before` is called before each piece, with its length: about `piece_len` bytes.
+/// Returns the hash of `bytes`. `before` is called before each piece, with its length: at most `piece_len` bytes.
 pub(crate) fn sha1_in_pieces(
     bytes: &[u8],
     piece_len: usize,
     mut before: impl FnMut(usize),
 ) -> Sha1 {
-    let mut state = [0x6745_2301, 0xefcd_ab89, 0x98ba_dcfe, 0x1032_5476, 0xc3d2_e1f0];
-    let (blocks, rest) = bytes.as_chunks::<64>();
-    for piece in blocks.chunks((piece_len / 64).max(1)) {
-        before(piece.len() * 64);
-        for block in piece {
-            mix(&mut state, block);
-        }
+    let mut context = Context::new(&SHA1_FOR_LEGACY_USE_ONLY);
+    for piece in bytes.chunks(piece_len) {
+        before(piece.len());
+        context.update(piece);
     }
-    let mut end = [0; 128];
-    end[..rest.len()].copy_from_slice(rest);
-    end[rest.len()] = 0x80;
-    let end_len = if rest.len() < 56 { 64 } else { 128 };
-    end[end_len - 8..end_len].copy_from_slice(&(bytes.len() as u64 * 8).to_be_bytes());
-    for block in end[..end_len].chunks_exact(64) {
-        mix(&mut state, block.try_into().expect("64 bytes"));
-    }
-    let mut hash = [0; 20];
-    for (bytes, word) in hash.chunks_exact_mut(4).zip(state) {
-        bytes.copy_from_slice(&word.to_be_bytes());
-    }
-    Sha1(hash)
-}
-
-fn mix(state: &mut [u32; 5], block: &[u8; 64]) {
-    let mut words = [0_u32; 80];
-    for (word, bytes) in words.iter_mut().zip(block.chunks_exact(4)) {
-        *word = u32::from_be_bytes(bytes.try_into().expect("4 bytes"));
-    }
-    for at in 16..80 {
-        let word = words[at - 3] ^ words[at - 8] ^ words[at - 14] ^ words[at - 16];
-        words[at] = word.rotate_left(1);
-    }
-    let [mut a, mut b, mut c, mut d, mut e] = *state;
-    for (round, word) in words.into_iter().enumerate() {
-        let (choice, constant) = match round {
-            0..20 => ((b & c) | (!b & d), 0x5a82_7999),
-            20..40 => (b ^ c ^ d, 0x6ed9_eba1),
-            40..60 => ((b & c) | (b & d) | (c & d), 0x8f1b_bcdc),
-            _ => (b ^ c ^ d, 0xca62_c1d6),
-        };
-        let next = a.rotate_left(5).wrapping_add(choice).wrapping_add(e);
-        let next = next.wrapping_add(constant).wrapping_add(word);
-        (a, b, c, d, e) = (next, a, b.rotate_left(30), c, d);
-    }
-    for (sum, word) in state.iter_mut().zip([a, b, c, d, e]) {
-        *sum = sum.wrapping_add(word);
-    }
+    Sha1(context.finish().as_ref().try_into().expect("20 bytes"))
 }
 
 #[cfg(test)]

@@ -150,8 +150,9 @@ impl LogDirectory {
     fn unmarked(&self, log: &Path, other: &Path) -> io::Error {
         let [log, other] = [log, other].map(name);
         io::Error::other(format!(
-            "there are two logs in {}, {log} and {other}, and {other}.{COMPLETE} is missing: bring this file back (it \
-             is empty) to load {other}, or move {other} away to load {log}",
+            "there are two logs in {}, {log} and {other}, and {other} may be incomplete, since {other}.{COMPLETE} is \
+             missing: move {other} away to load {log}, or, only if that empty file was there before, put it back to \
+             load {other}",
             self.dir.display(),
         ))
     }

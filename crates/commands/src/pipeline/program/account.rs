@@ -3,6 +3,7 @@
 //! A side buffer keeps them until the run counts. A run that starts again is never counted.
 
 use std::cell::Cell;
+use std::iter;
 
 use crate::acl::AclLog;
 use crate::command::CommandId;
@@ -68,11 +69,12 @@ impl Aside {
 
     fn drain(&self, take: impl FnMut(Counted, u64)) {
         let commands = self.noted.iter().enumerate().flat_map(|(at, word)| {
-            let bits = word.take();
-            let is_set = move |bit: &u32| bits & 1 << *bit != 0;
-            (0..u64::BITS)
-                .filter(is_set)
-                .map(move |bit| CommandId((at as u32 * u64::BITS + bit) as u16))
+            let mut bits = word.take();
+            iter::from_fn(move || {
+                let lowest = bits.trailing_zeros();
+                bits &= bits.wrapping_sub(1);
+                (lowest < u64::BITS).then(|| CommandId((at as u32 * u64::BITS + lowest) as u16))
+            })
         });
         self.counters.drain(commands, take);
     }
