@@ -62,7 +62,7 @@ pub(crate) enum Code {
     Source = 12,
     /// Removes the library or script.
     NoSource = 13,
-    /// Removes the key. Its value, which is on disk, belongs to another key next: 13 bytes as for `Spilled`.
+    /// Removes the key. Its value, on disk or in memory, belongs to another key next: 13 bytes as for `Spilled`.
     Taken = 14,
     /// States that the data match a stream up to an offset: varint. The key field has the name of the stream; it is
     /// empty if the data match no stream.
@@ -124,7 +124,7 @@ pub enum Effect<'a> {
     },
     /// The key is gone.
     Remove,
-    /// The key is gone, and its value on disk belongs to another key next.
+    /// The key is gone, and its value, on disk or in memory, belongs to another key next.
     Taken(Spilled),
     /// The key has this deadline or none.
     Deadline(Option<i64>),
@@ -142,7 +142,7 @@ pub enum Effect<'a> {
         /// The bytes.
         bytes: &'a [u8],
     },
-    /// The key has this value on disk, and this deadline or none.
+    /// The key has this value on disk, or the value that was just taken from another key, and this deadline or none.
     Spilled {
         /// Location of the value.
         spilled: Spilled,

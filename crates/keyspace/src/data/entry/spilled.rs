@@ -21,7 +21,7 @@ pub(super) const TYPE_SHIFT: u32 = 4;
 ///
 /// | offset | size | field | meaning |
 /// |---|---|---|---|
-/// | 0 | 1 | form | 0: string, 1: partially modified string, else type << 4 and number of the encoding |
+/// | 0 | 1 | form | 0: string, 1: partially modified string, 0xf0: in memory, else type << 4 and the encoding |
 /// | 1 | 12 | location | see [`ColdLocation`] |
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Spilled {
