@@ -29,9 +29,10 @@ impl Nodes {
     #[inline]
     fn push_within_head(&mut self, element: Element<'_>, limits: ListLimits) -> bool {
         let Some(head) = self.first() else { return false };
-        self.block(head).len() < limits.entries_max
-            && self
-                .change(head, |block| block.insert_within(block.start(), element, HEAD_BYTES_MAX))
+        self.change(head, |block| {
+            block.len() < limits.entries_max
+                && block.insert_within(block.start(), element, HEAD_BYTES_MAX)
+        })
     }
 
     #[cold]

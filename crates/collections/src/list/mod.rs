@@ -47,6 +47,7 @@ impl List {
     }
 
     /// Returns the number of elements.
+    #[inline]
     #[expect(clippy::len_without_is_empty, reason = "empty ones vanish")]
     pub fn len(&self) -> usize {
         match &self.repr {
@@ -56,6 +57,7 @@ impl List {
     }
 
     /// Returns the bytes it owns, as the allocator counts them.
+    #[inline]
     pub fn allocated_bytes(&self) -> usize {
         match &self.repr {
             Repr::Packed(packed) => packed.allocated_bytes(),
@@ -105,6 +107,7 @@ impl List {
 
     /// Converts the list to the large form if `elements` more, with this many bytes of text in total, would exceed the
     /// limits. To add several at once, call this first.
+    #[inline]
     pub fn make_room(&mut self, elements: usize, bytes: usize, limits: ListLimits) {
         if let Repr::Packed(packed) = &mut self.repr {
             let bytes = LISTPACK_FRAME + packed.bytes_len() + bytes;
@@ -116,6 +119,7 @@ impl List {
     }
 
     /// Converts the list to the large form, whatever its size.
+    #[cold]
     pub fn become_large(&mut self) {
         if let Repr::Packed(packed) = &mut self.repr {
             self.repr = Repr::Nodes(Box::new(Nodes::of(std::mem::take(packed))));

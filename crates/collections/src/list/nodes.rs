@@ -186,10 +186,12 @@ impl Nodes {
         nodes
     }
 
+    #[inline]
     pub(super) fn len(&self) -> usize {
         self.len
     }
 
+    #[inline]
     pub(super) fn allocated_bytes(&self) -> usize {
         size_class(size_of::<Self>()) + self.bytes
     }
@@ -311,12 +313,16 @@ impl Nodes {
     ) -> R {
         let group = &mut self.groups[at.group];
         let node = &mut group.nodes[at.node];
-        let (len, bytes) = (node.block.len(), node.block.allocated_bytes());
+        let (len, class) = (node.block.len(), node.block.class());
         let result = change(&mut node.block);
-        node.len = node.block.len() as u32;
-        group.len = group.len - len + node.block.len();
-        self.len = self.len - len + node.block.len();
-        self.bytes = self.bytes - bytes + node.block.allocated_bytes();
+        let len_then = node.block.len();
+        node.len = len_then as u32;
+        group.len = group.len - len + len_then;
+        self.len = self.len - len + len_then;
+        // Computing the bytes costs more than the comparison.
+        if node.block.class() != class {
+            self.bytes = self.bytes - Packed::bytes_of_class(class) + node.block.allocated_bytes();
+        }
         result
     }
 
@@ -339,12 +345,10 @@ impl Nodes {
         if self.len == 0 {
             return false;
         }
-        let at = self.position_at(End::Back);
-        if self.groups[at.group].nodes[at.node].len as usize >= limits.entries_max {
-            return false;
-        }
         let bytes_max = limits.bytes_max.saturating_sub(BLOCK_FRAME);
-        self.change(at, |block| block.insert_within(block.end(), element, bytes_max))
+        self.change(self.position_at(End::Back), |block| {
+            block.len() < limits.entries_max && block.insert_within(block.end(), element, bytes_max)
+        })
     }
 
     /// Returns the position of the first element.

@@ -47,7 +47,7 @@ fn class_of(bytes: usize) -> u8 {
 }
 
 /// Returns the bytes of an allocation of size class number `class`, the inverse of `class_of`; 0 for 0.
-const fn class_bytes(class: u8) -> usize {
+pub const fn class_bytes(class: u8) -> usize {
     if class <= 8 {
         return class as usize * 16;
     }
@@ -84,8 +84,9 @@ impl Block {
         (self.header().count_and_class >> CLASS_BITS) as usize
     }
 
+    /// Returns the number of the size class of the allocation, which states its bytes.
     #[inline]
-    fn class(&self) -> u8 {
+    pub fn class(&self) -> u8 {
         self.header().count_and_class as u8
     }
 
@@ -124,6 +125,7 @@ impl Block {
     }
 
     /// Reserves room for `used` bytes in total.
+    #[inline]
     pub fn reserve(&mut self, used: usize) {
         if used + HEADER_LEN > self.allocated_bytes() && used > 0 {
             self.resize(used);
@@ -135,6 +137,7 @@ impl Block {
     /// # Panics
     ///
     /// If that is more than `USED_MAX`.
+    #[cold]
     fn resize(&mut self, used: usize) {
         assert!(used <= USED_MAX && used >= self.used(), "a block of {used} bytes");
         let (class, old) = (class_of(used + HEADER_LEN), self.class());
@@ -157,37 +160,79 @@ impl Block {
     /// # Panics
     ///
     /// If there are no such bytes, or it would be larger than `COUNT_MAX` or `USED_MAX`.
-    #[inline]
     pub fn splice(&mut self, at: usize, removed: usize, parts: [&[u8]; 3], count: usize) {
         let added: usize = parts.iter().map(|part| part.len()).sum();
+        let fill = |mut to: *mut u8| {
+            for part in parts {
+                // SAFETY: the gap has room for all parts, which are borrowed from elsewhere, as `self` is borrowed
+                // mutably.
+                unsafe {
+                    copy_short(part, to);
+                    to = to.add(part.len());
+                }
+            }
+        };
+        // SAFETY: `fill` writes as many bytes as all parts have.
+        unsafe { self.replace(at, removed, added, count, fill) };
+    }
+
+    /// Like [`Block::splice`], with a part of one byte before and after `body`, as nearly all elements have. As slices
+    /// of unknown length they would cost more than the body.
+    pub fn splice_short(
+        &mut self,
+        at: usize,
+        removed: usize,
+        [head, tail]: [u8; 2],
+        body: &[u8],
+        count: usize,
+    ) {
+        let fill = |to: *mut u8| {
+            // SAFETY: the gap has room for the body and two bytes. The body is borrowed from elsewhere, as `self` is
+            // borrowed mutably.
+            unsafe {
+                to.write(head);
+                copy_short(body, to.add(1));
+                to.add(1 + body.len()).write(tail);
+            }
+        };
+        // SAFETY: `fill` writes that many bytes.
+        unsafe { self.replace(at, removed, 2 + body.len(), count, fill) };
+    }
+
+    /// Replaces the `removed` bytes from `at` on by `added` bytes, which `fill` writes. Panics as `splice`.
+    ///
+    /// # Safety
+    ///
+    /// `fill` must initialize `added` bytes from its argument on, and no others.
+    #[inline(always)]
+    unsafe fn replace(
+        &mut self,
+        at: usize,
+        removed: usize,
+        added: usize,
+        count: usize,
+        fill: impl FnOnce(*mut u8),
+    ) {
         let used = self.used();
         assert!(at <= used && removed <= used - at && count <= COUNT_MAX, "outside of the block");
         let used_then = used - removed + added;
         self.reserve(used_then);
-        if self.class() == 0 {
+        let class = self.class();
+        if class == 0 {
             return;
         }
         // SAFETY: there is room for `used_then` bytes now. So the bytes after the removed ones, which end at `used`,
-        // fit in their new place, and the parts fit in the gap of `added` bytes before them. The parts are borrowed
-        // from elsewhere, as `self` is borrowed mutably.
-        unsafe {
+        // fit in their new place, after a gap of `added` bytes.
+        let gap = unsafe {
             let gap = self.first_byte().add(at);
             let behind = used - at - removed;
             if behind > 0 {
                 ptr::copy(gap.add(removed), gap.add(added), behind);
             }
-            let mut to = gap;
-            for part in parts {
-                // A call per part costs more than copying it: two parts are usually one byte.
-                match part {
-                    [] => {}
-                    [byte] => to.write(*byte),
-                    _ => ptr::copy_nonoverlapping(part.as_ptr(), to, part.len()),
-                }
-                to = to.add(part.len());
-            }
-        }
-        self.set_header(used_then, count, self.class());
+            gap
+        };
+        fill(gap);
+        self.set_header(used_then, count, class);
         if removed > added {
             self.shrink();
         }
@@ -230,6 +275,39 @@ impl Block {
     }
 }
 
+/// Copies bytes to other memory: up to 16, as most elements have, without a call.
+///
+/// # Safety
+///
+/// There must be room for as many bytes at `to`, outside of `bytes`.
+#[inline]
+unsafe fn copy_short(bytes: &[u8], to: *mut u8) {
+    let (from, len) = (bytes.as_ptr(), bytes.len());
+    // Two words that overlap if the length is less than twice their size.
+    // SAFETY: the words are within the first `len` bytes of both.
+    unsafe {
+        match len {
+            8..=16 => {
+                let (first, last) = (from.cast::<[u8; 8]>(), from.add(len - 8).cast::<[u8; 8]>());
+                to.cast::<[u8; 8]>().write(*first);
+                to.add(len - 8).cast::<[u8; 8]>().write(*last);
+            }
+            4..=7 => {
+                let (first, last) = (from.cast::<[u8; 4]>(), from.add(len - 4).cast::<[u8; 4]>());
+                to.cast::<[u8; 4]>().write(*first);
+                to.add(len - 4).cast::<[u8; 4]>().write(*last);
+            }
+            1..=3 => {
+                to.write(*from);
+                to.add(len / 2).write(*from.add(len / 2));
+                to.add(len - 1).write(*from.add(len - 1));
+            }
+            0 => {}
+            _ => ptr::copy_nonoverlapping(from, to, len),
+        }
+    }
+}
+
 fn layout(class: u8) -> Layout {
     Layout::from_size_align(class_bytes(class), align_of::<Header>()).expect("a class is small")
 }
@@ -259,6 +337,22 @@ mod tests {
             assert_eq!(class_of(class_bytes(class - 1) + 1), class);
         }
         assert!(USED_MAX < u32::MAX as usize);
+    }
+
+    #[test]
+    fn a_short_element_is_copied_whole() {
+        let body: Vec<u8> = (1..64).collect();
+        for len in 0..=body.len() {
+            let (mut short, mut parts) = (Block::new(), Block::new());
+            for block in [&mut short, &mut parts] {
+                block.splice(0, 0, [b"before", b"replaced", b"behind"], 2);
+            }
+            short.splice_short(6, 8, [0xaa, 0xbb], &body[..len], 3);
+            parts.splice(6, 8, [&[0xaa], &body[..len], &[0xbb]], 3);
+            let expected = [b"before\xaa".as_slice(), &body[..len], b"\xbbbehind"].concat();
+            assert_eq!((short.bytes(), short.count()), (&expected[..], 3));
+            assert_eq!((parts.bytes(), parts.count()), (&expected[..], 3));
+        }
     }
 
     #[test]

@@ -25,6 +25,15 @@ impl<'a> Element<'a> {
         }
     }
 
+    /// Returns the element in the form of [`Element::compact`].
+    #[inline]
+    pub(crate) fn compacted(self) -> Self {
+        match self {
+            Element::Bytes(bytes) => Element::compact(bytes),
+            int @ Element::Int(_) => int,
+        }
+    }
+
     /// Returns the number of bytes of the string.
     #[inline]
     #[expect(clippy::len_without_is_empty, reason = "an empty string is an element like others")]

@@ -107,6 +107,19 @@ impl<'a> Encoded<'a> {
     }
 }
 
+/// Returns the first and the last byte of the encoding of a string of up to 63 bytes, and the bytes between them.
+/// `None` if the element, which is in compact form, is longer or an integer.
+#[inline]
+pub fn short_string(element: Element<'_>) -> Option<([u8; 2], &[u8])> {
+    match element {
+        Element::Bytes(bytes) if bytes.len() <= 0x3f => {
+            let len = bytes.len() as u8;
+            Some(([STRING_6_BITS | len, 1 + len], bytes))
+        }
+        _ => None,
+    }
+}
+
 #[inline]
 fn string_head(len: usize) -> Short {
     match len {
@@ -250,6 +263,9 @@ mod tests {
 
     fn check(element: Element<'_>) -> usize {
         let bytes = encode(element);
+        if let Some(([head, tail], body)) = short_string(element) {
+            assert_eq!([[head].as_slice(), body, &[tail]].concat(), bytes);
+        }
         assert_eq!(Encoded::of(element).total(), bytes.len());
         assert_eq!(total_at(&bytes, 0), bytes.len());
         assert_eq!(begin_of(&bytes, bytes.len()), 0);
@@ -279,6 +295,8 @@ mod tests {
             check(Element::Bytes(&long[..len]));
         }
         assert_eq!(check(Element::Bytes(&long[..63])), 65);
+        assert!(short_string(Element::Bytes(&long[..63])).is_some());
+        assert!(short_string(Element::Bytes(&long[..64])).is_none());
         assert_eq!(check(Element::Bytes(&long[..64])), 67);
     }
 }

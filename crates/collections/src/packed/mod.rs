@@ -19,7 +19,7 @@ use std::fmt;
 use std::ptr::NonNull;
 
 use block::Block;
-use encoding::{Encoded, begin_of, decode_at, total_at};
+use encoding::{Encoded, begin_of, decode_at, short_string, total_at};
 
 pub use element::Element;
 pub use iter::Iter;
@@ -96,6 +96,18 @@ impl Packed {
     #[inline]
     pub fn allocated_bytes(&self) -> usize {
         self.block.allocated_bytes()
+    }
+
+    /// Returns the number of the size class of its allocation, for [`Packed::bytes_of_class`].
+    #[inline]
+    pub(crate) fn class(&self) -> u8 {
+        self.block.class()
+    }
+
+    /// Returns [`Packed::allocated_bytes`] of one with this [`Packed::class`].
+    #[inline]
+    pub(crate) fn bytes_of_class(class: u8) -> usize {
+        block::class_bytes(class)
     }
 
     /// Returns the bytes that `element` would add to [`Packed::bytes_len`].
@@ -188,8 +200,7 @@ impl Packed {
     /// Inserts an element before the one at `at`, which may be the end. `at` is then the position of the new one.
     #[inline]
     pub fn insert<'a>(&mut self, at: Position, element: impl Into<Element<'a>>) {
-        let encoded = Encoded::of(element.into());
-        self.put(at, 0, &encoded, self.len() + 1);
+        self.put_within(at, element.into(), usize::MAX);
     }
 
     /// As [`Packed::insert`], if [`Packed::bytes_len`] stays at most `bytes_max`; otherwise `false`.
@@ -200,10 +211,22 @@ impl Packed {
         element: impl Into<Element<'a>>,
         bytes_max: usize,
     ) -> bool {
-        let encoded = Encoded::of(element.into());
+        self.put_within(at, element.into(), bytes_max)
+    }
+
+    fn put_within(&mut self, at: Position, element: Element<'_>, bytes_max: usize) -> bool {
+        let (element, count) = (element.compacted(), self.len() + 1);
+        if let Some((ends, body)) = short_string(element) {
+            let fits = self.bytes_len() + 2 + body.len() <= bytes_max;
+            if fits {
+                self.block.splice_short(at.index(), 0, ends, body, count);
+            }
+            return fits;
+        }
+        let encoded = Encoded::of(element);
         let fits = self.bytes_len() + encoded.total() <= bytes_max;
         if fits {
-            self.put(at, 0, &encoded, self.len() + 1);
+            self.put(at, 0, &encoded, count);
         }
         fits
     }
@@ -232,7 +255,6 @@ impl Packed {
         self.put(at, removed, &encoded, self.len());
     }
 
-    #[inline]
     fn put(&mut self, at: Position, removed: usize, encoded: &Encoded<'_>, count: usize) {
         let tail = encoded.tail();
         let parts = [encoded.head.as_slice(), encoded.body, tail.as_slice()];

@@ -86,6 +86,7 @@ impl SortedSet {
     }
 
     /// Returns the bytes it owns, as the allocator counts them.
+    #[inline]
     pub fn allocated_bytes(&self) -> usize {
         match &self.repr {
             Repr::Small(small) => small.allocated_bytes(),

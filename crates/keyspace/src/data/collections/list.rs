@@ -215,12 +215,13 @@ impl Editor<'_, List> {
         true
     }
 
-    /// Prepares the list for these elements, and returns the limits that apply.
+    /// Prepares the list for these elements, and returns the limits that apply. A single element needs no preparation.
     #[inline]
     fn make_room<'a>(&mut self, elements: impl ExactSizeIterator<Item = &'a [u8]>) -> ListLimits {
-        let limits = self.limits.list();
-        let (count, bytes) = (elements.len(), elements.map(<[u8]>::len).sum());
-        self.value.make_room(count, bytes, limits);
+        let (limits, count) = (self.limits.list(), elements.len());
+        if count > 1 {
+            self.value.make_room(count, elements.map(<[u8]>::len).sum(), limits);
+        }
         limits
     }
 
