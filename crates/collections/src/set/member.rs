@@ -143,6 +143,12 @@ impl Member {
         }
     }
 
+    /// Returns a number that no other member of a set has: the handle states the whole member, or where it is.
+    #[inline]
+    pub(super) fn identity(&self) -> usize {
+        self.bits()
+    }
+
     /// Returns the bytes of its allocation, as the allocator counts them.
     #[inline]
     pub(super) fn allocated_bytes(&self) -> usize {

@@ -63,6 +63,7 @@ impl Set {
     }
 
     /// Returns the bytes it owns, as the allocator counts them.
+    #[inline]
     pub fn allocated_bytes(&self) -> usize {
         match &self.repr {
             Repr::Integers(integers) => integers.allocated_bytes(),
@@ -93,7 +94,7 @@ impl Set {
     /// Returns true if it has this member.
     #[inline]
     pub fn contains<'a>(&self, member: impl Into<Element<'a>>) -> bool {
-        self.contains_compact(compact(member))
+        self.contains_compact(member.into().compacted())
     }
 
     /// As [`Set::contains`], for an element in compact form.
@@ -123,7 +124,7 @@ impl Set {
         if count < 2 || matches!(self.repr, Repr::Table(_)) {
             return;
         }
-        self.begin_with(compact(first));
+        self.begin_with(first.into().compacted());
         let is_too_large = match &self.repr {
             Repr::Integers(_) => count > integers_max(limits),
             Repr::Packed(_) => count > entries_max(limits.packed),
@@ -146,7 +147,7 @@ impl Set {
 
     /// Adds a member; `false` if it already exists.
     pub fn add<'a>(&mut self, member: impl Into<Element<'a>>, limits: SetLimits) -> bool {
-        let member = compact(member);
+        let member = member.into().compacted();
         self.begin_with(member);
         match (&mut self.repr, member) {
             (Repr::Integers(integers), Element::Int(value)) => {
@@ -207,7 +208,7 @@ impl Set {
 
     /// Removes a member; `false` if it does not exist.
     pub fn remove<'a>(&mut self, member: impl Into<Element<'a>>) -> bool {
-        let member = compact(member);
+        let member = member.into().compacted();
         match (&mut self.repr, member) {
             (Repr::Integers(integers), Element::Int(value)) => integers.remove(value),
             (Repr::Integers(_), Element::Bytes(_)) => false,
@@ -217,6 +218,25 @@ impl Set {
                 true
             }
             (Repr::Table(table), _) => table.remove(member),
+        }
+    }
+
+    /// Removes a random member, all about equally likely; `visit` sees it before. `false` if there is none.
+    pub fn pop(&mut self, random: &mut Random, visit: impl FnOnce(Element<'_>)) -> bool {
+        match &mut self.repr {
+            Repr::Integers(integers) if integers.len() > 0 => {
+                let value = integers.get(random.below(integers.len()));
+                visit(Element::Int(value));
+                integers.remove(value)
+            }
+            Repr::Packed(block) if !block.is_empty() => {
+                let at = block.seek(random.below(block.len()));
+                visit(block.get(at));
+                block.remove(at, 1);
+                true
+            }
+            Repr::Table(table) => table.pop(random.word(), visit),
+            Repr::Integers(_) | Repr::Packed(_) => false,
         }
     }
 
@@ -320,15 +340,6 @@ impl Set {
             }
         };
         Self { repr }
-    }
-}
-
-/// Returns an element as an integer, if it can be one.
-#[inline]
-fn compact<'a>(member: impl Into<Element<'a>>) -> Element<'a> {
-    match member.into() {
-        Element::Bytes(bytes) => Element::compact(bytes),
-        int @ Element::Int(_) => int,
     }
 }
 

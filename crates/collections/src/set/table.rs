@@ -96,9 +96,22 @@ impl MemberTable {
 
     /// Removes a member; `false` if it does not exist.
     pub(super) fn remove(&mut self, element: Element<'_>) -> bool {
+        self.remove_where(hash_of(element), |member| member.is(element))
+    }
+
+    /// Removes a random member, which `visit` sees before; `false` if there is none.
+    pub(super) fn pop(&mut self, random: u64, visit: impl FnOnce(Element<'_>)) -> bool {
+        let Some(member) = self.table.sample(random) else { return false };
+        let (element, identity) = (member.element(), member.identity());
+        visit(element);
         let hash = hash_of(element);
+        self.remove_where(hash, |member| member.identity() == identity)
+    }
+
+    #[inline]
+    fn remove_where(&mut self, hash: u64, eq: impl FnMut(&Member) -> bool) -> bool {
         self.before_change(hash);
-        let removed = self.table.remove(hash, |member| member.is(element), &ByElement);
+        let removed = self.table.remove(hash, eq, &ByElement);
         if let Some(member) = &removed {
             self.member_bytes -= member.allocated_bytes();
         }

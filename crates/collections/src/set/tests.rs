@@ -69,10 +69,11 @@ proptest! {
                 3 => prop_assert_eq!(set.remove(&member), model.remove(&member)),
                 _ => {
                     let sampled = set.sample(&mut random).map(|element| element.to_vec());
-                    prop_assert_eq!(sampled.is_some(), !model.is_empty());
-                    if let Some(sampled) = sampled {
-                        prop_assert!(model.remove(&sampled) && set.remove(&sampled));
-                    }
+                    prop_assert_eq!(sampled.is_some_and(|it| model.contains(&it)), !model.is_empty());
+                    let mut popped = None;
+                    let is_popped = set.pop(&mut random, |element| popped = Some(element.to_vec()));
+                    prop_assert_eq!(is_popped, !model.is_empty());
+                    prop_assert!(popped.is_none_or(|popped| model.remove(&popped)));
                 }
             }
             prop_assert_eq!(set.len(), model.len());

@@ -67,14 +67,10 @@ fn spop(ctx: &mut Context<'_, '_>, [key]: [&[u8]; 1], options: Rest<'_>) -> Done
         let [count] = options.exactly().ok_or(CommandError::SYNTAX)?;
         return spop_some(ctx, key, count);
     }
-    let mut random = Random::new(crate::random::word());
     let (mut db, key, reply) = ctx.open(key);
     let popped = db.edit::<Set, _, CommandError>(key, Missing::Skip, |set| {
-        if let Some(member) = set.sample(&mut random) {
-            let member = member.to_vec();
-            reply.bulk(&member);
-            set.remove(&member);
-        }
+        let mut random = Random::new(crate::random::word());
+        set.pop(&mut random, |member| reply.element(member));
         Ok(())
     })?;
     match popped {

@@ -5,7 +5,8 @@
 //! | 1 | members | varint count, and as many members: adds them |
 //! | 2 | remove | a member: removes it |
 
-use tierce_collections::{CollectionKind, Element, Set, SnapshotProgress};
+use tierce_collections::random::Random;
+use tierce_collections::{CollectionKind, Element, IntText, Set, SnapshotProgress};
 
 use super::Editor;
 use super::edits::{Fields, code, write_element};
@@ -62,6 +63,16 @@ impl Editor<'_, Set> {
             self.undo_by(|edits| write_member(edits, Element::Bytes(member)));
         }
         is_gone
+    }
+
+    /// See [`Set::pop`].
+    pub fn pop(&mut self, random: &mut Random, visit: impl FnOnce(Element<'_>)) {
+        let (set, mut recorder) = self.split();
+        set.pop(random, |member| {
+            recorder.record(|edits| write_removal(edits, member.bytes(&mut IntText::new())));
+            recorder.undo_by(|edits| write_member(edits, member));
+            visit(member);
+        });
     }
 }
 
