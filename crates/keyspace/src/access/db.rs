@@ -208,17 +208,37 @@ impl<'a> Db<'a> {
 
     /// Gives a key a deadline, or deletes it if the deadline has passed.
     pub fn set_deadline(&mut self, key: Key<'_>, deadline_ms: i64) -> DeadlineSet {
-        if deadline_ms <= self.at.now_ms {
-            return if self.remove(key) { DeadlineSet::Deleted } else { DeadlineSet::Absent };
+        self.set_deadline_if(key, deadline_ms, |_| true)
+    }
+
+    /// Like [`Db::set_deadline`], if `is_wanted` in view of the present deadline. Otherwise it does nothing, as without
+    /// such a key.
+    pub fn set_deadline_if(
+        &mut self,
+        key: Key<'_>,
+        deadline_ms: i64,
+        is_wanted: impl FnOnce(Option<i64>) -> bool,
+    ) -> DeadlineSet {
+        let at = self.at;
+        let Some(entry) = self.find_to_change(key) else { return DeadlineSet::Absent };
+        if !is_wanted(entry.deadline_ms()) {
+            return DeadlineSet::Absent;
         }
-        let set = |entry: &mut Entry| {
-            entry.set_deadline(Some(deadline_ms));
-            Ok(())
-        };
-        match self.modify(key, Change::Deadline, set) {
-            Ok(Some(())) => DeadlineSet::Done,
-            _ => DeadlineSet::Absent,
+        if deadline_ms <= at.now_ms {
+            self.remove(key);
+            return DeadlineSet::Deleted;
         }
+        let before = Accounting::of(entry);
+        entry.set_deadline(Some(deadline_ms));
+        at.used(entry);
+        at.changed(key.hash(), entry, Change::Deadline);
+        let bytes = entry.allocated_bytes();
+        self.account(
+            key.hash(),
+            before,
+            Accounting { bytes, deadline_ms: Some(deadline_ms), ..before },
+        );
+        DeadlineSet::Done
     }
 
     /// Removes a key's deadline; `false` if there is no such key, or it had none.

@@ -68,15 +68,20 @@ pub(super) fn account_deadline(
 ) {
     let counters = db.at.counters();
     if let Some(deadline_ms) = before {
-        counters.expires.sub(1);
         counters.deadline_sum.sub(DbCounters::summand(deadline_ms));
     }
     if let Some(deadline_ms) = after {
-        counters.expires.add(1);
         counters.deadline_sum.add(DbCounters::summand(deadline_ms));
-        if before.is_none_or(|before_ms| deadline_ms < before_ms) {
-            arm(db, deadline_ms, hash);
-        }
+    }
+    match (before, after) {
+        // Its item comes back at the new time.
+        (Some(before_ms), Some(after_ms)) if after_ms >= before_ms => return,
+        (None, Some(_)) => counters.expires.add(1),
+        (Some(_), None) => counters.expires.sub(1),
+        _ => {}
+    }
+    if let Some(deadline_ms) = after {
+        arm(db, deadline_ms, hash);
     }
     let live = db.at.counters().expires.get() as usize;
     if db.db().deadlines.is_crowded(live) {

@@ -206,11 +206,8 @@ impl Conditions {
     }
 
     /// Checks the conditions. A key without a deadline counts as living for ever.
-    fn hold(self, current: Ttl, at_ms: i64) -> bool {
-        let (expiring, current_ms) = match current {
-            Ttl::Until(ms) => (true, ms),
-            _ => (false, i64::MAX),
-        };
+    fn hold(self, current_ms: Option<i64>, at_ms: i64) -> bool {
+        let (expiring, current_ms) = (current_ms.is_some(), current_ms.unwrap_or(i64::MAX));
         !(self.if_persistent && expiring
             || self.if_expiring && !expiring
             || self.if_later && (!expiring || at_ms <= current_ms)
@@ -229,11 +226,7 @@ fn expire(
         .to_unix_ms(integer(time)?, ctx.moment_ms())
         .ok_or_else(|| CommandError::invalid_expire(ctx.name()))?;
     let (mut db, key, reply) = ctx.open(key);
-    let set = match db.ttl(key) {
-        Ttl::Absent => DeadlineSet::Absent,
-        current if conditions.hold(current, at_ms) => db.set_deadline(key, at_ms),
-        _ => DeadlineSet::Absent,
-    };
+    let set = db.set_deadline_if(key, at_ms, |current_ms| conditions.hold(current_ms, at_ms));
     db.event_of_deadline(key, set);
     reply.int((set != DeadlineSet::Absent).into());
     Ok(())
@@ -293,10 +286,10 @@ mod tests {
             (later, false, false, false, true),
             (earlier, true, true, false, false),
         ] {
-            assert_eq!(conditions.hold(Ttl::Persistent, 10), when_persistent);
-            assert_eq!(conditions.hold(Ttl::Until(10), 5), at_5);
-            assert_eq!(conditions.hold(Ttl::Until(10), 10), at_10);
-            assert_eq!(conditions.hold(Ttl::Until(10), 15), at_15);
+            assert_eq!(conditions.hold(None, 10), when_persistent);
+            assert_eq!(conditions.hold(Some(10), 5), at_5);
+            assert_eq!(conditions.hold(Some(10), 10), at_10);
+            assert_eq!(conditions.hold(Some(10), 15), at_15);
         }
     }
 }

@@ -377,6 +377,17 @@ impl Entry {
 
     /// Sets or clears the deadline and keeps the value.
     pub(crate) fn set_deadline(&mut self, deadline_ms: Option<i64>) {
+        let tag = self.tag();
+        if let Some(deadline_ms) = deadline_ms
+            && tag.has_deadline()
+        {
+            // SAFETY: with this tag the 8 bytes before the key are the deadline.
+            unsafe {
+                let at = self.base().add(tag.key_at() - DEADLINE_LEN);
+                at.cast::<[u8; DEADLINE_LEN]>().write(deadline_ms.to_le_bytes());
+            }
+            return;
+        }
         let old = self.shape();
         // SAFETY: the whole payload moves along, an owning pointer with it.
         unsafe {
