@@ -7,7 +7,7 @@ use super::Entry;
 use super::attributes::Attributes;
 use super::layout::Kind;
 use super::spilled::{RAW_STRING, STRING, Spilled, TYPE_SHIFT};
-use crate::data::collections::CollectionType;
+use crate::data::collections::{BorrowGuard, CollectionType};
 use crate::data::value::{EMBSTR_LEN_MAX, Value, ValueType};
 
 impl Entry {
@@ -126,14 +126,12 @@ impl Entry {
     #[inline]
     pub(crate) fn next_field_deadline_ms(&self) -> Option<i64> {
         match self.raw_collection() {
-            Some((Form::HashPacked | Form::HashTable, _)) => self.field_deadline_of_hash(),
+            Some((form @ (Form::HashPacked | Form::HashTable), pointer)) => {
+                // SAFETY: these are the forms of hashes, and the entry owns the value while it is borrowed here.
+                BorrowGuard::new(unsafe { Hash::from_raw(form, pointer) }).next_deadline_ms()
+            }
             _ => None,
         }
-    }
-
-    fn field_deadline_of_hash(&self) -> Option<i64> {
-        let collection = self.collection()?;
-        Hash::of(&collection)?.next_deadline_ms()
     }
 
     /// Returns true for a hash whose fields have all expired.
