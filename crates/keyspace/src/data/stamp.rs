@@ -83,7 +83,9 @@ impl Stamp {
         (now - self.second(now)).max(0) as u32
     }
 
-    /// Returns the second that it represents when read at `now`.
+    /// Returns the second that it represents when read at `now`. Inlined, so that readers that do not use the idle time
+    /// do not compute it.
+    #[inline]
     fn second(self, now: i64) -> i64 {
         if self.0 & COARSE == 0 {
             return self.number_from(now - SECONDS_BACK);
@@ -92,6 +94,7 @@ impl Stamp {
     }
 
     /// Returns the first number from `start` on with its bits.
+    #[inline]
     fn number_from(self, start: i64) -> i64 {
         start + i64::from(self.0.wrapping_sub(start as u16) & NUMBER)
     }

@@ -258,6 +258,14 @@ impl Parser {
         let line = &input[..end];
         let line = line.strip_suffix(b"\r").unwrap_or(line);
         let after_line = end + 1;
+        // The usual command is made where it is returned: a step is large.
+        if let Some(keys) = line.strip_prefix(b"get ").and_then(|rest| Keys::parse(rest).ok())
+            && keys.first.is_some()
+        {
+            self.searched = 0;
+            let get = Command::Get { keys, with_version: false, touch: None };
+            return (Step::Command(get), after_line);
+        }
         let announced = match parse_line(line) {
             Ok(Line::Command(command)) => {
                 self.searched = 0;
@@ -513,9 +521,13 @@ fn meta_set(rest: &[u8]) -> Result<Line<'_>, Refused<'_>> {
 pub fn value_head(key: &[u8], flags: u32, len: usize, version: Option<u64>, out: &mut Vec<u8>) {
     out.extend_from_slice(b"VALUE ");
     out.extend_from_slice(key);
-    out.push(b' ');
-    number(flags.into(), out);
-    out.push(b' ');
+    if flags == 0 {
+        out.extend_from_slice(b" 0 ");
+    } else {
+        out.push(b' ');
+        number(flags.into(), out);
+        out.push(b' ');
+    }
     number(len as u64, out);
     if let Some(version) = version {
         out.push(b' ');
