@@ -255,12 +255,25 @@ impl<'a> Encoder<'a> {
     /// Appends a header with up to seven digits.
     fn middle_header(&mut self, marker: u8, value: usize) {
         match value {
-            0..10_000 => self.header_of_len::<7>(marker, value),
-            10_000..100_000 => self.header_of_len::<8>(marker, value),
-            100_000..1_000_000 => self.header_of_len::<9>(marker, value),
+            0..1_000_000 => self.header_of_six(marker, value),
             1_000_000..10_000_000 => self.header_of_len::<10>(marker, value),
             _ => self.long_header(marker, value),
         }
+    }
+
+    /// Appends a header with four to six digits, as [`Encoder::short_header`] does: the digits above the last three
+    /// come from its table.
+    #[inline]
+    fn header_of_six(&mut self, marker: u8, value: usize) {
+        let Digits { text: [a, b, c], len } = SHORT_NUMBERS[value / 1000];
+        let low = (value % 1000) as u32;
+        let [x, y, z] = [low / 100, low / 10 % 10, low % 10].map(|digit| b'0' + digit as u8);
+        let front = u128::from(u32::from_le_bytes([marker, a, b, c]));
+        let back = u128::from(u64::from_le_bytes([x, y, z, b'\r', b'\n', 0, 0, 0]));
+        let header = front | back << (8 + 8 * u32::from(len));
+        let end = self.out.len() + 6 + usize::from(len);
+        self.out.extend_from_slice(&header.to_le_bytes());
+        self.out.truncate(end);
     }
 
     /// Appends a header of `LEN` bytes, of which all but three are digits. As the number of digits is constant, the
