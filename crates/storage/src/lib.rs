@@ -21,6 +21,8 @@ mod wal;
 #[doc(hidden)]
 pub mod bytes;
 #[doc(hidden)]
+pub mod cache_line;
+#[doc(hidden)]
 pub mod checksum;
 #[doc(hidden)]
 pub mod compression;

@@ -6,9 +6,9 @@
 //! the ring's length. Each slot has a *mark*: the end of the filled part of its block, and its segment.
 //!
 //! Invariants:
-//! * Only the holder of the shard's lock writes.
+//! * Only the holder of the shard's lock writes, and threads that have reserved a range, there.
 //! * A slot is reused only after its block has been written to its segment.
-//! * Records are stored before the mark that covers them, in program order. So after the death of the process a
+//! * Records are stored before the mark that covers them, in program order or in that of their publication. So after the death of the process a
 //!   mark covers whole records, which were acknowledged or about to be.
 
 use crate::bytes::Cursor;
@@ -170,6 +170,24 @@ impl Tail {
         self.map.write(start, head);
         if !rest.is_empty() {
             self.map.write(0, rest);
+        }
+    }
+
+    /// Stores parts of the log that follow each other.
+    #[inline]
+    pub fn write_parts<const N: usize>(&self, mut at: LogOffset, parts: [&[u8]; N]) {
+        let ring = self.geometry.ring_len();
+        let mut start = (at % ring) as usize;
+        if start + parts.iter().map(|part| part.len()).sum::<usize>() <= ring as usize {
+            for part in parts.iter().filter(|part| !part.is_empty()) {
+                self.map.write(start, part);
+                start += part.len();
+            }
+            return;
+        }
+        for part in parts {
+            self.write(at, part);
+            at += part.len() as u64;
         }
     }
 

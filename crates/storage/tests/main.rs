@@ -5,4 +5,5 @@
 mod cold;
 mod cold_reads;
 mod full_disk;
+mod publish_model;
 mod wal;

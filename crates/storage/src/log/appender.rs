@@ -4,25 +4,31 @@
 //! the index. This takes no system call, unless the tail or the segment is full, or the segment needs more reserved
 //! space.
 //!
+//! * Threads append to a log without an index at the same time; see [`reservation`](super::reservation). The lock that
+//!   all others take ([`Appender::lock`]) waits until they are done.
 //! * When the tail is full, the writer flushes it, or waits for the writer that does.
 //! * A write longer than half the tail goes directly to the segment, with the shard locked.
 //!
-//! The lock can also be taken without a write ([`Appender::lock`]): batches over several shards, snapshots and
-//! closing exclude writers that way.
+//! The lock can also be taken without a write: batches over several shards, snapshots and closing exclude writers that
+//! way.
 //!
 //! Lock order: a shard's `flush` before any `head`; `head`s by ascending shard. No thread that waits for the disk
 //! holds a `head`, except for a long write and for a new segment.
 //!
 //! Invariants:
 //! * The parts of the log in `runs` follow each other; all but the last are closed.
-//! * `end` is never more than a ring's length above `flushed`.
+//! * `end` is never more than a ring's length above `flushed`. Everything before `published` is stored and marked, and
+//!   from there to `end` is reserved by threads that are about to publish it. Only what is published is flushed, made
+//!   durable, or told to callers.
 //! * `room_end` is 0 while no segment is open. While one is, all inputs of its computation only grow.
 //! * `block` is the block in which the next write begins, or an earlier one.
 
-use super::files::Owner;
+use super::files::{LogFiles, Owner};
 use super::flush::Flush;
+use super::published::Published;
 use super::sync::SyncGroup;
 use super::write::Write;
+use crate::cache_line::CacheLine;
 use crate::error::Result;
 use crate::location::SEGMENT_LEN_MAX;
 use crate::segment::file::Segment;
@@ -30,8 +36,8 @@ use crate::segment::header::SEGMENT_HEADER_LEN;
 use crate::tail::{Geometry, LogOffset, OpenBlock, Tail};
 use parking_lot::{Condvar, Mutex, MutexGuard};
 use std::collections::VecDeque;
-use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering, fence};
+use std::sync::{Arc, OnceLock};
 use std::time::{Duration, Instant};
 
 /// Interval in which a waiting writer checks that the store still accepts writes.
@@ -52,7 +58,10 @@ pub struct Appender {
     pub(super) geometry: Geometry,
     /// True if segments are written with direct I/O.
     pub(super) direct_writes: bool,
-    pub(super) head: Mutex<Head>,
+    pub(crate) head: CacheLine<Mutex<Head>>,
+    pub(super) published: CacheLine<Published>,
+    /// Made with the first segment.
+    pub(super) tail: OnceLock<Arc<Tail>>,
     /// Signals that blocks were flushed, or could not be.
     pub(super) room: Condvar,
     pub(super) flush: Mutex<Flush>,
@@ -63,16 +72,20 @@ pub struct Appender {
     longest_wait_nanos: AtomicU64,
 }
 
-/// State at the end of the log.
+/// State at the end of the log. Each write changes only its first fields, which are next to the lock.
 #[derive(Default)]
+#[repr(C)]
 pub struct Head {
-    pub(super) tail: Option<Arc<Tail>>,
-    pub(super) runs: VecDeque<Run>,
     pub(super) end: LogOffset,
     /// Offset up to which writes fit into the current segment, its reserved space, and the tail.
-    room_end: LogOffset,
+    pub(super) room_end: LogOffset,
     /// Current block, cached because computing it takes divisions.
-    block: OpenBlock,
+    pub(super) block: OpenBlock,
+    /// Number of the next record of a log without an index, once it has one.
+    pub(super) next_seq: u64,
+    /// True if records were numbered by `next_seq` since the log was locked exclusively.
+    pub(super) has_reserved: bool,
+    pub(super) runs: VecDeque<Run>,
 }
 
 /// A part of the log in one segment.
@@ -100,11 +113,12 @@ impl Head {
         self.runs.back().filter(|run| run.closed.is_none())
     }
 
-    /// Closes the current segment and returns it.
+    /// Closes the current segment and returns it. The log must be locked exclusively.
     pub(crate) fn close_run(&mut self) -> Option<Arc<Segment>> {
         let end = self.end;
         let run = self.runs.back_mut().filter(|run| run.closed.is_none())?;
         run.closed = Some(end);
+        run.segment.set_len(end - run.base);
         self.room_end = 0;
         Some(run.segment.clone())
     }
@@ -116,7 +130,9 @@ impl Appender {
             number,
             geometry,
             direct_writes,
-            head: Mutex::default(),
+            head: CacheLine::default(),
+            published: CacheLine::default(),
+            tail: OnceLock::new(),
             room: Condvar::new(),
             flush: Mutex::default(),
             flushed: AtomicU64::new(0),
@@ -139,14 +155,45 @@ impl Appender {
         done
     }
 
-    /// Prevents all other threads from appending until the guard is dropped.
-    pub fn lock(&self) -> MutexGuard<'_, Head> {
-        self.head.lock()
+    /// Prevents all other threads from appending until the guard is dropped, after everything reserved is published.
+    pub fn lock(&self, files: &LogFiles) -> MutexGuard<'_, Head> {
+        let mut head = self.head.lock();
+        self.published.wait_for(head.end);
+        if std::mem::take(&mut head.has_reserved) {
+            files.next_seq.store(head.next_seq, Ordering::Release);
+        }
+        head
+    }
+
+    /// Allocates the sequence numbers of a write. The log must be locked exclusively.
+    fn take_seqs(&self, owner: &impl Owner, head: &mut Head, write: &Write) -> u64 {
+        let count = write.ops.as_slice().len() as u64;
+        let seq = owner.files().take_seqs(count);
+        head.next_seq = seq + count;
+        seq
+    }
+
+    /// Sets the end of the log, which must be locked exclusively.
+    fn set_end(&self, head: &mut Head, end: LogOffset) {
+        head.end = end;
+        self.published.set(end);
+    }
+
+    pub(crate) fn tail(&self) -> &Arc<Tail> {
+        self.tail.get().expect("made with the first segment")
+    }
+
+    /// Updates the length of the open segment, which [`Self::append_record`] leaves as it is.
+    pub(crate) fn update_len(&self) {
+        let head = self.head.lock();
+        if let Some(run) = head.open_run() {
+            run.segment.set_len(self.published.end() - run.base);
+        }
     }
 
     /// Closes the current segment if `wanted` returns true, so that later records go to another one.
     pub fn close_run_if(&self, owner: &impl Owner, wanted: impl Fn(&Segment) -> bool) -> bool {
-        let mut head = self.head.lock();
+        let mut head = self.lock(owner.files());
         let is_wanted = head.open_run().is_some_and(|run| wanted(&run.segment));
         if is_wanted && let Some(full) = head.close_run() {
             owner.files().add_immutable(self.number, full);
@@ -154,9 +201,9 @@ impl Appender {
         is_wanted
     }
 
-    /// Returns the end of the log.
+    /// Returns the end of the published log. It covers all that this thread has appended, and all that it has seen.
     pub fn end(&self) -> LogOffset {
-        self.head.lock().end
+        self.published.end()
     }
 
     /// Appends a write and returns the end of the log after it. `apply` is called once, under the lock.
@@ -167,7 +214,7 @@ impl Appender {
         mut apply: impl FnMut(&Write, Appended<'_>),
     ) -> Result<LogOffset> {
         loop {
-            let mut head = self.head.lock();
+            let mut head = self.lock(owner.files());
             match self.try_put(owner, &mut head, write, &mut apply)? {
                 Tried::Put(end) => return Ok(end),
                 Tried::Full { flushed } => {
@@ -178,7 +225,7 @@ impl Appender {
                     drop(head);
                     return self.timed(|| {
                         let mut flush = self.flush.lock();
-                        let mut head = self.head.lock();
+                        let mut head = self.lock(owner.files());
                         self.put_long(owner, &mut flush, &mut head, write, &mut apply)
                     });
                 }
@@ -196,7 +243,9 @@ impl Appender {
         mut apply: impl FnMut(&Write, Appended<'_>),
     ) -> Result<LogOffset> {
         let appender = appenders[home];
-        let lock_all = || -> Vec<_> { appenders.iter().map(|appender| appender.lock()).collect() };
+        let files = owner.files();
+        let lock_all =
+            || -> Vec<_> { appenders.iter().map(|appender| appender.lock(files)).collect() };
         loop {
             let mut heads = lock_all();
             match appender.try_put(owner, &mut heads[home], write, &mut apply)? {
@@ -274,22 +323,23 @@ impl Appender {
     }
 
     fn rotate(&self, owner: &impl Owner, head: &mut Head) -> Result<()> {
-        if head.tail.is_none() {
-            head.tail = Some(owner.files().open_tail(owner, self.number)?);
+        if self.tail.get().is_none() {
+            let tail = owner.files().open_tail(owner, self.number)?;
+            self.tail.get_or_init(|| tail);
         }
         let segment = owner.files().next_segment(owner)?;
         if let Some(full) = head.close_run() {
             owner.files().add_immutable(self.number, full);
         }
         let base = self.geometry.ceil(head.end);
-        let tail = head.tail.as_ref().expect("made above");
+        let tail = self.tail();
         // The first block is written as a whole, so the tail must have the header.
         let header = segment.header().encode();
         fence(Ordering::Release);
         tail.write(base, &header);
         segment.attach(tail, base);
         head.runs.push_back(Run { segment, base, closed: None });
-        head.end = base + SEGMENT_HEADER_LEN;
+        self.set_end(head, base + SEGMENT_HEADER_LEN);
         Ok(())
     }
 
@@ -318,11 +368,11 @@ impl Appender {
         write: &mut Write,
         apply: &mut impl FnMut(&Write, Appended<'_>),
     ) -> LogOffset {
+        let seq = self.take_seqs(owner, head, write);
         let run = head.runs.back().expect("there is room in a segment");
-        let tail = head.tail.as_ref().expect("made with the first segment");
+        let tail = self.tail();
         let (segment, base, start) = (&run.segment, run.base, head.end);
         let (offset, end) = (start - base, start + write.frame.len() as u64);
-        let seq = owner.files().take_seqs(write.ops.as_slice().len() as u64);
         write.stamp(seq, segment.synced(), segment.salt, offset);
         // Pairs with the fence of readers: a reader that sees bytes stored here over an older block also sees that
         // the older block was flushed.
@@ -337,7 +387,7 @@ impl Appender {
         }
         segment.set_len(end - base);
         apply(write, Appended { segment, offset, seq });
-        head.end = end;
+        self.set_end(head, end);
         if leaves_block {
             owner.files().block_is_complete();
         }
@@ -378,11 +428,11 @@ impl Appender {
             self.flush_all(owner, flush, head)?;
         }
         self.set_space_aside(owner, head, write)?;
+        let seq = self.take_seqs(owner, head, write);
         let run = head.runs.back().expect("there is room in a segment");
-        let tail = head.tail.as_ref().expect("made with the first segment");
+        let tail = self.tail();
         let (segment, base, start) = (&run.segment, run.base, head.end);
         let (offset, end) = (start - base, start + len);
-        let seq = owner.files().take_seqs(write.ops.as_slice().len() as u64);
         write.stamp(seq, segment.synced(), segment.salt, offset);
         self.write_long(flush, run, start, &write.frame)
             .map_err(|e| owner.files().latch_always(e))?;
@@ -396,7 +446,7 @@ impl Appender {
         tail.mark(segment.id, base, block, end);
         segment.set_len(end - base);
         apply(write, Appended { segment, offset, seq });
-        head.end = end;
+        self.set_end(head, end);
         self.flushed.store(block, Ordering::Release);
         self.room.notify_all();
         Ok(end)

@@ -58,6 +58,7 @@ pub struct LogFiles {
     /// All segments that a location may name, without spare ones.
     pub segments: RwLock<Segments>,
     pub manifest: Mutex<Manifest>,
+    /// The next sequence number, or a lower one while threads append with reservations.
     pub next_seq: AtomicU64,
     /// Empty spare segments for writers, one per shard, made in the background: creating one takes several syncs,
     /// which a writer should not wait for.

@@ -6,6 +6,7 @@
 //! meanwhile.
 //!
 //! Invariants:
+//! * Only what is published is written.
 //! * `next` is the beginning of a block; everything before it is in segments.
 //! * The file holds everything before `in_file`, and zeros from there to `padded`.
 
@@ -104,36 +105,40 @@ impl Appender {
         }
     }
 
-    /// Writes everything, with the shard locked.
+    /// Writes everything, with the shard locked exclusively.
     pub(super) fn flush_all(
         &self,
         owner: &impl Owner,
         flush: &mut Flush,
         head: &mut Head,
     ) -> Result<()> {
-        while let Some(piece) = self.complete_piece(head, flush).or_else(|| self.rest(head, flush))
-        {
+        let next = |head: &mut Head, flush: &Flush| {
+            self.complete_piece(head, flush).or_else(|| self.rest(head, flush, head.end))
+        };
+        while let Some(piece) = next(head, flush) {
             self.write_piece(flush, &piece).map_err(|e| owner.files().latch(e))?;
             self.set_free(flush, &piece);
         }
         Ok(())
     }
 
-    /// Writes everything published so far. Returns its end.
+    /// Writes everything published so far. Returns the end of what is in the file.
     pub(super) fn flush_published(
         &self,
         owner: &impl Owner,
         flush: &mut MutexGuard<'_, Flush>,
     ) -> Result<LogOffset> {
-        let target = self.head.lock().end;
+        let target = self.published.end();
         self.flush_blocks(owner, flush)?;
         loop {
             let mut head = self.head.lock();
-            let piece = self.complete_piece(&mut head, flush).or_else(|| self.rest(&head, flush));
+            let end = self.published.end();
+            let complete = self.complete_piece(&mut head, flush);
+            let piece = complete.or_else(|| self.rest(&head, flush, end));
             // A segment's file is created with its header. On a full disk there may be no space for more: that
             // is reserved with the first record.
             let has_records = |piece: &Piece| piece.to > piece.run.base + SEGMENT_HEADER_LEN;
-            let Some(piece) = piece.filter(has_records) else { return Ok(head.end) };
+            let Some(piece) = piece.filter(has_records) else { return Ok(end) };
             drop(head);
             self.write_piece(flush, &piece).map_err(|e| owner.files().latch(e))?;
             self.set_free(flush, &piece);
@@ -161,31 +166,32 @@ impl Appender {
             head.runs.pop_front();
         }
         let run = head.runs.front()?;
+        let published = self.published.end();
         let block_end = flush.next.max(run.base) + self.geometry.block_len;
         let (to, finishes) = match run.closed {
             Some(end) if end <= block_end => (end, Finishes::Segment),
-            _ if block_end <= head.end => (self.blocks_end(head, run, block_end), Finishes::Blocks),
+            _ if block_end <= published => {
+                (self.blocks_end(published, run, block_end), Finishes::Blocks)
+            }
             _ => return None,
         };
-        let tail = head.tail.as_ref().expect("made with the first segment");
-        Some(Piece { run: run.clone(), tail: tail.clone(), to, finishes })
+        Some(Piece { run: run.clone(), tail: self.tail().clone(), to, finishes })
     }
 
     /// Returns the end of the complete blocks that can be written together with the one that ends at
     /// `first_end`.
-    fn blocks_end(&self, head: &Head, run: &Run, first_end: LogOffset) -> LogOffset {
+    fn blocks_end(&self, published: LogOffset, run: &Run, first_end: LogOffset) -> LogOffset {
         let block_len = self.geometry.block_len;
         let start = first_end - block_len;
-        let complete = self.geometry.floor(run.closed.unwrap_or(head.end));
+        let complete = self.geometry.floor(run.closed.unwrap_or(published));
         complete.min(start + BLOCKS_AT_ONCE * block_len).min(self.geometry.wrap_after(start))
     }
 
-    /// Returns the published part of the current block that is not in the file.
-    fn rest(&self, head: &Head, flush: &Flush) -> Option<Piece> {
-        let run = head.open_run().filter(|_| flush.in_file < head.end)?;
-        let tail = head.tail.as_ref().expect("made with the first segment");
-        let (run, tail) = (run.clone(), tail.clone());
-        Some(Piece { run, tail, to: head.end, finishes: Finishes::Nothing })
+    /// Returns the part of the current block up to `end`, which is published, that is not in the file.
+    fn rest(&self, head: &Head, flush: &Flush, end: LogOffset) -> Option<Piece> {
+        let run = head.open_run().filter(|_| flush.in_file < end)?;
+        let (run, tail) = (run.clone(), self.tail().clone());
+        Some(Piece { run, tail, to: end, finishes: Finishes::Nothing })
     }
 
     /// Writes from the end of the file to the end of the piece, in whole pages.

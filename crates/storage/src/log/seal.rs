@@ -59,7 +59,7 @@ impl LogFiles {
     /// Ends all writing.
     pub fn close_to_writers(&self) -> LeftOpen {
         let was_writable = self.check_writable();
-        let mut heads: Vec<_> = self.appenders.iter().map(|appender| appender.lock()).collect();
+        let mut heads: Vec<_> = self.appenders.iter().map(|appender| appender.lock(self)).collect();
         self.mark_closed();
         let segments = heads.iter_mut().map(|head| head.close_run()).collect();
         LeftOpen { was_writable, segments }

@@ -121,8 +121,7 @@ impl Appender {
 
     /// Makes everything published so far durable.
     pub(crate) fn sync_all(&self, owner: &impl Owner) -> Result<()> {
-        let end = self.head.lock().end;
-        self.sync_to(owner, end).map(drop)
+        self.sync_to(owner, self.end()).map(drop)
     }
 
     /// Syncs for all waiters, and hands the lead to the first waiter that came too late.

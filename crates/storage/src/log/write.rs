@@ -4,7 +4,6 @@
 //! offsets are added, which are not known before.
 
 use crate::checksum::Salt;
-use crate::compression::{Compression, compress};
 use crate::location::SEGMENT_LEN_MAX;
 use crate::segment::record::{Fields, Kind, Membership, encode, stamp};
 
@@ -51,11 +50,9 @@ impl Op {
 }
 
 impl Write {
-    /// Encodes a record without a key, for a log, which has no lookups. Replaces the contents of `frame`.
-    pub fn record(compression: Compression, record: &[u8], mut frame: Vec<u8>) -> Self {
-        frame.clear();
-        let mut compressed = Vec::new();
-        let (compression, value) = compress(compression, record, &mut compressed);
+    /// Encodes a record without a key, for a log, which has no lookups. `value` is its stored form.
+    pub fn record(compression: u8, value: &[u8]) -> Self {
+        let mut frame = Vec::new();
         let (key, membership) = (&b""[..], Membership::Alone);
         let (expiry, version) = (None, None);
         let fields =

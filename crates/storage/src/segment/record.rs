@@ -82,6 +82,33 @@ impl Fields<'_> {
     }
 }
 
+/// Fields of a put without a key, expiry and version, as in a log, and the checksum of its body.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Plain {
+    pub compression: u8,
+    pub value_len: usize,
+    pub body_crc: u32,
+}
+
+impl Plain {
+    /// Returns the header as [`encode`] and [`stamp`] make it.
+    #[inline]
+    pub fn header(self, seq: u64, synced: u64, salt: Salt, offset: u64) -> [u8; HEADER_LEN] {
+        debug_assert!(offset.is_multiple_of(ALIGNMENT) && self.value_len <= WAL_RECORD_LEN_MAX);
+        let (lens, body_crc) = (self.value_len as u64, u64::from(self.body_crc));
+        let kind = Kind::Put as u64 | u64::from(self.compression) << 8;
+        let rest = kind | (synced / ALIGNMENT) << 32;
+        let location = u64::from(salt.0) | offset << 32;
+        let crc = crc32c_of_words([location, offset >> 32 | body_crc << 32, seq, lens, rest]);
+        let mut out = [0; HEADER_LEN];
+        let words = [u64::from(crc) | body_crc << 32, seq, lens, rest];
+        for (bytes, word) in out.as_chunks_mut::<8>().0.iter_mut().zip(words) {
+            *bytes = word.to_le_bytes();
+        }
+        out
+    }
+}
+
 /// A whole record in a buffer.
 #[derive(Clone, Copy, Debug)]
 pub struct Record<'a> {
@@ -335,6 +362,24 @@ mod tests {
         assert_eq!(record.header.expiry, Some(1_700_000_000_000));
         assert_eq!(record.header.version, Some(9));
         assert_eq!(record.header.record_len(), bytes.len() as u64);
+    }
+
+    #[test]
+    fn plain_headers_are_those_of_encoded_records() {
+        for (value, seq, synced, offset) in
+            [(&b""[..], 1, 0, 64), (b"wine", u64::from(u32::MAX) + 7, 1 << 30, (1 << 33) + 8)]
+        {
+            let mut out = Vec::new();
+            let (membership, compression) = (Membership::Alone, 2);
+            let (expiry, version, key) = (None, None, &b""[..]);
+            let kind = Kind::Put;
+            let fields = Fields { kind, membership, compression, expiry, version, key, value };
+            encode(&mut out, &fields);
+            stamp(&mut out, seq, synced, SALT, offset);
+            let body_crc = crc32c(&out[HEADER_LEN..]);
+            let plain = Plain { compression, value_len: value.len(), body_crc };
+            assert_eq!(plain.header(seq, synced, SALT, offset), out[..HEADER_LEN]);
+        }
     }
 
     #[test]

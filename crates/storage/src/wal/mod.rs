@@ -8,6 +8,7 @@
 pub(crate) mod recovery;
 
 use crate::WAL_RECORD_LEN_MAX;
+use crate::compression::compress;
 use crate::disk::{Disk, OpenMode};
 use crate::error::{Error, Result};
 use crate::location::SegmentId;
@@ -20,19 +21,10 @@ use crate::manifest::SegmentState;
 use crate::names::{self, FileKind};
 use parking_lot::Mutex;
 use recovery::{Replay, WalRecovery};
-use std::cell::Cell;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::Duration;
-
-/// Maximum length of a frame that is kept for the next record.
-const FRAME_KEPT_BYTES_MAX: usize = 64 << 10;
-
-thread_local! {
-    /// Buffer in which a thread encodes its records.
-    static FRAME: Cell<Vec<u8>> = const { Cell::new(Vec::new()) };
-}
 
 /// A position between two records; see [`Wal::rotate`].
 #[derive(Clone, PartialEq, Eq, Debug)]
@@ -137,12 +129,14 @@ impl Wal {
         if record.len() > WAL_RECORD_LEN_MAX {
             return Err(Error::ValueTooLong { len: record.len(), max: WAL_RECORD_LEN_MAX });
         }
-        let mut write = Write::record(self.log.0.options.compression, record, FRAME.take());
-        let appended = self.appender().append(&*self.log, &mut write, |_, _| {}).map(drop);
-        if write.frame.capacity() <= FRAME_KEPT_BYTES_MAX {
-            FRAME.set(write.frame);
+        let (appender, mut compressed) = (self.appender(), Vec::new());
+        let method = self.log.0.options.compression;
+        let (compression, value) = compress(method, record, &mut compressed);
+        if appender.append_record(&*self.log, compression, value)? {
+            return Ok(());
         }
-        appended
+        let mut write = Write::record(compression, value);
+        appender.append(&*self.log, &mut write, |_, _| {}).map(drop)
     }
 
     /// Returns the longest wait of an append for the disk since the last call: for room in the tail or in a
@@ -175,6 +169,7 @@ impl Wal {
 
     /// Returns the bytes of the log on disk.
     pub fn bytes(&self) -> u64 {
+        self.appender().update_len();
         self.log.0.segments.read().values().map(|segment| segment.len()).sum()
     }
 
@@ -182,7 +177,7 @@ impl Wal {
     pub fn rotate(&self) -> Result<WalMark> {
         self.log.0.check_writable()?;
         self.log.0.prepare_spares(&*self.log)?;
-        let mut head = self.appender().lock();
+        let mut head = self.appender().lock(&self.log.0);
         if let Some(full) = head.close_run() {
             self.log.0.add_immutable(0, full);
         }
@@ -230,6 +225,9 @@ impl Drop for Wal {
         let _ = self.close();
     }
 }
+
+#[cfg(test)]
+mod parallel_tests;
 
 #[cfg(test)]
 mod tests {
