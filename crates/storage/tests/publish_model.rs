@@ -15,13 +15,20 @@ mod published;
 mod primitives {
     pub(super) use loom::sync::atomic::{AtomicU64, Ordering};
 
+    /// Fewer than writers, so that two of them have one slot.
+    pub(super) const OFFERS: usize = 2;
+    /// A thread that waits offers its range at once.
+    pub(super) const SPINS: u32 = 0;
+
     pub(super) fn pause(_: u32) {
         loom::thread::yield_now();
     }
 }
 
-use published::Published;
+use published::{Published, Stored};
 
+/// Length of a record.
+const WORD: u64 = 8;
 /// Number of records in a log.
 const RECORDS: usize = 3;
 
@@ -43,35 +50,44 @@ impl Log {
             *reserved - 1
         };
         self.words[start as usize].store(start + 1, Ordering::Relaxed);
-        self.published.wait_for(start);
-        self.mark(start);
-        self.published.set(start + 1);
+        let stored = Stored { start: start * WORD, end: (start + 1) * WORD, seq: start };
+        let Some(to) = self.published.await_turn(stored) else {
+            assert!(self.published.end() > stored.start, "published by another thread");
+            return;
+        };
+        self.mark(start, to / WORD);
+        self.published.set(to);
     }
 
-    /// Moves the mark from `start`, as only one thread at a time may.
-    fn mark(&self, start: u64) {
+    /// Moves the mark from `start`, as only one thread at a time may. What it covers is stored.
+    fn mark(&self, start: u64, to: u64) {
         assert_eq!(self.marked.load(Ordering::Relaxed), start, "marks follow each other");
-        self.marked.store(start + 1, Ordering::Relaxed);
+        self.check_up_to(to);
+        self.marked.store(to, Ordering::Relaxed);
     }
 
     /// Checks that everything published is stored. Returns its end.
     fn check(&self) -> u64 {
-        let end = self.published.end();
+        let end = self.published.end() / WORD;
+        self.check_up_to(end);
+        end
+    }
+
+    fn check_up_to(&self, end: u64) {
         for (word, at) in self.words.iter().zip(0..end) {
             assert_eq!(word.load(Ordering::Relaxed), at + 1, "published, but not stored");
         }
-        end
     }
 
     /// Appends with the exclusive lock.
     fn append_exclusively(&self) {
         let mut reserved = self.reserved.lock().unwrap();
-        self.published.wait_for(*reserved);
+        self.published.wait_for(*reserved * WORD);
         assert_eq!(self.check(), *reserved);
         self.words[*reserved as usize].store(*reserved + 1, Ordering::Relaxed);
-        self.mark(*reserved);
+        self.mark(*reserved, *reserved + 1);
         *reserved += 1;
-        self.published.set(*reserved);
+        self.published.set(*reserved * WORD);
     }
 }
 

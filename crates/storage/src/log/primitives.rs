@@ -3,8 +3,11 @@
 pub(super) use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
+/// Number of offers, more than processors in most machines.
+pub(super) const OFFERS: usize = 64;
+
 /// Number of turns that only relax the processor: as long as storing a usual record takes.
-const SPINS: u32 = 64;
+pub(super) const SPINS: u32 = 64;
 /// Number of turns until the other thread has had a chance to run here.
 const YIELDS: u32 = SPINS + 16;
 const SLEEP: Duration = Duration::from_micros(50);

@@ -16,6 +16,7 @@
 
 use super::appender::Appender;
 use super::files::Owner;
+use super::published::Stored;
 use crate::checksum::{Salt, crc32c, crc32c_append};
 use crate::error::Result;
 use crate::location::{ALIGNMENT, SegmentId};
@@ -127,18 +128,19 @@ impl Appender {
         Ok(Some((reservation, tail)))
     }
 
-    /// Waits until everything before a stored record is published, then publishes it.
+    /// Waits until a stored record is published, or until everything before it is, then publishes it.
     #[inline]
     pub(crate) fn publish(&self, owner: &impl Owner, tail: &Tail, reservation: &Reservation) {
-        let Reservation { start, end, block, base, segment, .. } = *reservation;
-        self.published.wait_for(start);
-        // Only this thread marks now. The mark is after the records that it covers, also those of other threads.
-        if end < block.end {
-            tail.mark_block(block, segment, end - base);
-            return self.published.set(end);
+        let Reservation { start, end, block, base, segment, seq, .. } = *reservation;
+        let Some(to) = self.published.await_turn(Stored { start, end, seq }) else { return };
+        // Only this thread marks now. The mark is after the records that it covers, also those of other threads. They
+        // are in the same segment: a new one begins when nothing is reserved.
+        if to < block.end {
+            tail.mark_block(block, segment, to - base);
+            return self.published.set(to);
         }
-        tail.mark(segment, base, self.geometry.floor(start), end);
-        self.published.set(end);
+        tail.mark(segment, base, self.geometry.floor(start), to);
+        self.published.set(to);
         owner.files().block_is_complete();
     }
 }
