@@ -20,8 +20,7 @@ impl Snapshot {
     /// Waits for writes in progress, then takes the view.
     pub(crate) fn new(store: &Arc<Store>) -> Result<Self> {
         store.files.check_open()?;
-        let files = &store.files;
-        let _heads: Vec<_> = files.appenders.iter().map(|appender| appender.lock(files)).collect();
+        let _heads: Vec<_> = store.files.appenders.iter().map(|it| it.lock(&store.files)).collect();
         let seq = store.files.next_seq.load(std::sync::atomic::Ordering::Acquire) - 1;
         store.history.open_snapshot(seq);
         Ok(Snapshot(Arc::new(View { store: store.clone(), seq })))

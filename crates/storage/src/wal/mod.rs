@@ -227,10 +227,9 @@ impl Drop for Wal {
 }
 
 #[cfg(test)]
-mod parallel_tests;
-
-#[cfg(test)]
 mod tests {
+    mod parallel;
+
     use super::*;
     use crate::disk::{Fault, SimDisk};
     use crate::segment::header::Origin;
