@@ -182,7 +182,8 @@ const CASK: &[&str] =
 
 #[rustfmt::skip]
 const STORAGE: &[&str] = &[
-    "bytes", "cache_line", "checksum", "hash", "error", "compression", "disk", "location", "names", "progress", "reserve_file",
+    "bytes", "cache_line", "checksum", "hash", "error", "compression", "disk", "location", "names",
+    "progress", "reserve_file",
     // Segments, the log that is written to them, and cold values.
     "tail", "segment", "manifest", "directory", "log", "wal", "upkeep", "cold", "lib",
 ];
