@@ -25,6 +25,9 @@ use crate::tail::{LogOffset, OpenBlock, Tail};
 use std::sync::Arc;
 use std::sync::atomic::{Ordering, fence};
 
+/// Records up to this length are joined first, since that takes less than storing their parts.
+const SHORT_LEN: usize = 128;
+
 /// A range of the log that one thread stores its record in.
 pub(crate) struct Reservation {
     pub(crate) start: LogOffset,
@@ -155,6 +158,16 @@ impl Reservation {
         // As for other writes: see `Appender::put`.
         fence(Ordering::Release);
         let last = body.last.as_ref().map_or(&[][..], |last| last);
-        tail.write_parts(start, [&header, body.words, last]);
+        let words_end = HEADER_LEN + body.words.len();
+        let mut short = [0; SHORT_LEN];
+        if words_end + last.len() > SHORT_LEN {
+            return tail.write_parts(start, [&header, body.words, last]);
+        }
+        short[..HEADER_LEN].copy_from_slice(&header);
+        short[HEADER_LEN..words_end].copy_from_slice(body.words);
+        if let Some(last) = body.last {
+            short[words_end..words_end + last.len()].copy_from_slice(&last);
+        }
+        tail.write(start, &short[..words_end + last.len()]);
     }
 }
