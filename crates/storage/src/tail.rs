@@ -8,8 +8,8 @@
 //! Invariants:
 //! * Only the holder of the shard's lock writes, and threads that have reserved a range, there.
 //! * A slot is reused only after its block has been written to its segment.
-//! * Records are stored before the mark that covers them, in program order or in that of their publication. So after the death of the process a
-//!   mark covers whole records, which were acknowledged or about to be.
+//! * Records are stored before the mark that covers them, in program order or in that of their publication. So after the
+//!   death of the process a mark covers whole records, which were acknowledged or about to be.
 
 use crate::bytes::Cursor;
 use crate::checksum::{crc32c, crc32c_of_words};

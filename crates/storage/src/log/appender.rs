@@ -40,6 +40,9 @@ use std::sync::atomic::{AtomicU64, Ordering, fence};
 use std::sync::{Arc, OnceLock};
 use std::time::{Duration, Instant};
 
+/// Time for which an update of the open segment's length waits.
+const LEN_PATIENCE: Duration = Duration::from_millis(50);
+
 /// Interval in which a waiting writer checks that the store still accepts writes.
 const LOOK_AGAIN: Duration = Duration::from_millis(10);
 
@@ -183,10 +186,12 @@ impl Appender {
         self.tail.get().expect("made with the first segment")
     }
 
-    /// Updates the length of the open segment, which [`Self::append_record`] leaves as it is.
+    /// Updates the length of the open segment, which [`Self::append_record`] leaves as it is. Gives up
+    /// soon: a thread may hold the lock while it waits for the disk, and INFO asks for the length.
     pub(crate) fn update_len(&self) {
-        let head = self.head.lock();
-        if let Some(run) = head.open_run() {
+        if let Some(head) = self.head.try_lock_for(LEN_PATIENCE)
+            && let Some(run) = head.open_run()
+        {
             run.segment.set_len(self.published.end() - run.base);
         }
     }

@@ -16,7 +16,7 @@ const SLEEP: Duration = Duration::from_micros(50);
 pub(super) fn pause(turn: u32) {
     match turn {
         ..SPINS => std::hint::spin_loop(),
-        ..YIELDS => std::thread::yield_now(),
+        SPINS..YIELDS => std::thread::yield_now(),
         _ => std::thread::sleep(SLEEP),
     }
 }

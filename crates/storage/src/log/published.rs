@@ -87,7 +87,8 @@ impl Published {
     #[cold]
     fn wait_long(&self, stored: Stored) -> bool {
         let slot = self.offer_of(stored.seq);
-        for turn in 0.. {
+        let mut turn = 0_u32;
+        loop {
             let end = self.end();
             if end >= stored.start {
                 if end == stored.start && turn > SPINS {
@@ -99,8 +100,8 @@ impl Published {
                 slot.store(stored.offer(), Ordering::Release);
             }
             pause(turn);
+            turn = turn.saturating_add(1);
         }
-        unreachable!("the turns have no end")
     }
 
     /// Takes all offers that follow a range without a gap. Returns their end.
