@@ -144,7 +144,7 @@ const CONFIG: &[&str] = &[
 #[rustfmt::skip]
 const ENGINE: &[&str] = &[
     // Basics for all parts.
-    "clock", "utc", "random", "next_step", "log", "latency", "encoding_limits", "library", "loading",
+    "clock", "count", "utc", "random", "next_step", "log", "latency", "encoding_limits", "library", "loading",
     // The parts, and the whole.
     "memory", "eviction", "durability", "feed", "persistence", "spill",
     "engine", "inspection", "lib",
