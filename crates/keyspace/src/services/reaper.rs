@@ -47,7 +47,7 @@ const EXPIRE_BATCH: usize = 32;
 const WORK_MIN: Duration = Duration::from_micros(100);
 const WORK_MAX: Duration = Duration::from_millis(1);
 
-/// The same while there is no rest, so that more keys are expired than evicted.
+/// Duration of a round without rests. It is long, so that more keys are expired than evicted.
 const WORK_URGENT: Duration = Duration::from_millis(5);
 
 /// Ratio of rest to work.

@@ -77,8 +77,8 @@ pub trait Disk: Send + Sync + 'static {
     /// Takes the exclusive lock on a file, creating it. Fails with `WouldBlock` when another process has it.
     /// The lock is released with the returned value, or with the process.
     fn lock(&self, path: &Path) -> io::Result<Box<dyn DiskLock>>;
-    /// Takes the lock as [`Self::lock`] does if its file exists. Creates nothing: without the file, nobody has the
-    /// lock, and none is taken.
+    /// Takes the lock like [`Self::lock`] if its file exists. Otherwise no process has the lock, and this returns
+    /// `None` without creating the file.
     fn lock_existing(&self, path: &Path) -> io::Result<Option<Box<dyn DiskLock>>> {
         self.lock(path).map(Some)
     }

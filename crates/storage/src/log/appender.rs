@@ -4,7 +4,7 @@
 //! the index. This takes no system call, unless the tail or the segment is full, or the segment needs more reserved
 //! space.
 //!
-//! * Threads append to a log without an index at the same time; see [`reservation`](super::reservation). The lock that
+//! * Threads append to a log without an index at the same time; see `reservation`. The lock that
 //!   all others take ([`Appender::lock`]) waits until they are done.
 //! * When the tail is full, the writer flushes it, or waits for the writer that does.
 //! * A write longer than half the tail goes directly to the segment, with the shard locked.

@@ -3,7 +3,7 @@
 //! * [`write`](mod@write): records that are written together, encoded by the calling thread.
 //! * [`appender`]: appending. Under one short lock and without a system call, a write is numbered, copied into the
 //!   shard's tail and applied to the index.
-//! * [`reservation`]: appending records to a log without an index, by several threads at the same time.
+//! * `reservation`: appending records to a log without an index, by several threads at the same time.
 //! * [`flush`]: moves blocks from the tail into segments, in a writer or the flusher.
 //! * [`sync`]: group commit.
 //! * [`seal`]: finishing segments, and closing.

@@ -11,7 +11,7 @@
 //! * The end only grows. Every byte before it was stored before, also in the memory order.
 //! * One thread at a time may move it: the one whose range begins there, or the one that has locked the log while
 //!   nothing is reserved. Only it takes offers, before it moves the end, and those that follow its own range without
-//!   a gap. So the end is at the beginning of a range only if nobody has taken that range.
+//!   a gap. So if the end is where a range begins, no thread has taken that range.
 //! * A thread withdraws its offer, unless that was taken, before it publishes its range. So no offer is left behind.
 
 use super::primitives::{AtomicU64, OFFERS, Ordering, SPINS, pause};

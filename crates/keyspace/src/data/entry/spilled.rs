@@ -32,7 +32,7 @@ pub struct Spilled {
 impl Spilled {
     pub(crate) const ENCODED_LEN: usize = 1 + ColdLocation::ENCODED_LEN;
 
-    /// Stands for a value in memory that gets another key.
+    /// Placeholder for the location of a value that stays in memory while it moves to another key.
     pub(crate) const IN_MEMORY: Self = Self { form: IN_MEMORY, location: ColdLocation::NONE };
 
     /// Returns the same value at another location.

@@ -89,7 +89,7 @@ impl<'a> Writers<'a> {
         self.note(self.reserved, self.certain.durable);
     }
 
-    /// Publishes all reservations; until then nobody can lock the log.
+    /// Publishes all reservations. Before that, a lock of the log would wait without end.
     fn finish(&mut self) {
         while !self.open.is_empty() {
             self.store(0);
