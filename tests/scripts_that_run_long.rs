@@ -2,7 +2,7 @@
 
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
-use tierce_harness::{Connection, Server, encode, wait_until};
+use tierce_harness::{Connection, Server, TempDir, encode, wait_until};
 
 use crate::{launch, server};
 
@@ -265,6 +265,28 @@ fn the_server_ends_though_a_script_does_not() {
         }
         assert!(server.wait_for_end().success(), "{end}");
     }
+}
+
+/// Ending only the script would leave the rest of its transaction.
+#[test]
+fn the_server_ends_after_a_transaction_with_a_long_script_has() {
+    let dir = TempDir::new();
+    let launch = launch().with("threads", "1").with("busy-reply-threshold", "20");
+    let launch = launch.with("dir", &dir.path().display().to_string());
+    let mut server = launch.start();
+    let (mut c, mut runner) = (server.connect(), server.connect());
+    let script = "for i = 1, 50000000 do end return redis.call('incr', KEYS[1])";
+    runner.check("MULTI", "+OK");
+    runner.check("INCR before", "+QUEUED");
+    assert_eq!(runner.call(&["EVAL", script, "1", "k"]).to_string(), "+QUEUED");
+    assert_eq!(runner.call(&["EVAL", script, "1", "k"]).to_string(), "+QUEUED");
+    runner.check("INCR after", "+QUEUED");
+    runner.request(&["EXEC"]);
+    wait_for_busy(&mut c, "k");
+    server.signal(rustix::process::Signal::TERM);
+    assert!(server.wait_for_end().success());
+    let server = launch.start();
+    server.connect().check("MGET before k after", r#"["1", "2", "1"]"#);
 }
 
 #[test]

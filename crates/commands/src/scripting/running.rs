@@ -4,9 +4,12 @@
 //!
 //! **Invariant:** a program that is asked to end does so at the next check of its machine, and all of its effects are
 //! undone. So every program can be killed.
+//!
+//! A transaction goes on after a program in it that was ended, so it would be cut in its middle: a shutdown gives such
+//! a program [`GRACE`] to end by itself.
 
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU8, AtomicUsize, Ordering::Relaxed};
+use std::sync::atomic::{AtomicU8, AtomicU64, AtomicUsize, Ordering::Relaxed};
 use std::time::{Duration, Instant};
 
 use parking_lot::Mutex;
@@ -42,6 +45,9 @@ impl Kind {
 pub const ENDED_BY_SHUTDOWN: &str =
     "ERR Script ended because the server shuts down; its writes were undone";
 
+/// Time that a shutdown gives programs in transactions.
+pub const GRACE: Duration = Duration::from_secs(5);
+
 /// Reason to end a program.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 #[repr(u8)]
@@ -59,13 +65,15 @@ pub enum Held {
     Some(Box<[usize]>),
     /// All shards.
     All,
+    /// All shards, by the transaction in which the program runs.
+    AllByTransaction,
 }
 
 impl Held {
     fn contains(&self, shard: usize) -> bool {
         match self {
             Self::Some(shards) => shards.contains(&shard),
-            Self::All => true,
+            Self::All | Self::AllByTransaction => true,
         }
     }
 }
@@ -80,13 +88,16 @@ pub struct Run {
     begun: Instant,
     /// Number of an [`Ending`]; 0 while it may continue.
     ending: AtomicU8,
+    /// Run time in milliseconds after which a shutdown ends it.
+    ends_after_ms: AtomicU64,
 }
 
 impl Run {
     /// Starts a program, called `name` by the client's `call`.
     #[must_use]
     pub fn new(kind: Kind, name: Vec<u8>, call: Vec<Vec<u8>>, held: Held) -> Self {
-        Self { kind, name, call, held, begun: interleaving::now(), ending: AtomicU8::new(0) }
+        let (ending, ends_after_ms) = (AtomicU8::new(0), AtomicU64::new(u64::MAX));
+        Self { kind, name, call, held, begun: interleaving::now(), ending, ends_after_ms }
     }
 
     /// Returns its kind.
@@ -118,9 +129,23 @@ impl Run {
     #[must_use]
     pub fn ending(&self) -> Option<Ending> {
         match self.ending.load(Relaxed) {
-            0 => None,
+            0 => match self.ends_after_ms.load(Relaxed) {
+                u64::MAX => None,
+                ms => (self.elapsed() >= Duration::from_millis(ms)).then_some(Ending::Shutdown),
+            },
             2 => Some(Ending::Shutdown),
             _ => Some(Ending::Killed),
+        }
+    }
+
+    /// Ends it because the server shuts down; a program in a transaction only at `latest`.
+    fn end_by_shutdown(&self, latest: Instant) {
+        match self.held {
+            Held::AllByTransaction => {
+                let after = latest.saturating_duration_since(self.begun).as_millis();
+                self.ends_after_ms.store(after as u64, Relaxed);
+            }
+            Held::Some(_) | Held::All => self.end(Ending::Shutdown),
         }
     }
 
@@ -140,8 +165,8 @@ pub struct Running {
 #[derive(Default)]
 struct State {
     runs: Vec<Arc<Run>>,
-    /// True if the server shuts down: new programs end at once.
-    is_ending: bool,
+    /// Time at which programs in transactions end, if the server shuts down. Other new programs end at once.
+    latest: Option<Instant>,
 }
 
 /// Registration of a running program. Dropping it ends the registration.
@@ -189,8 +214,8 @@ impl Running {
     pub fn begin(&self, run: Run) -> Ticket<'_> {
         let run = Arc::new(run);
         let state = &mut *self.state.lock();
-        if state.is_ending {
-            run.end(Ending::Shutdown);
+        if let Some(latest) = state.latest {
+            run.end_by_shutdown(latest);
         }
         state.runs.push(Arc::clone(&run));
         self.len.store(state.runs.len(), Relaxed);
@@ -221,16 +246,19 @@ impl Running {
         Ok(())
     }
 
-    /// Ends all programs, and those that start later, because the server shuts down.
+    /// Ends all programs, and those that start later, because the server shuts down. Those in transactions have until
+    /// [`GRACE`] after the first call.
     pub fn end_all(&self) {
         let mut state = self.state.lock();
-        state.is_ending = true;
-        state.runs.iter().for_each(|run| run.end(Ending::Shutdown));
+        let latest = *state.latest.get_or_insert_with(|| interleaving::now() + GRACE);
+        state.runs.iter().for_each(|run| run.end_by_shutdown(latest));
     }
 
     /// Notes that the shutdown was cancelled.
     pub fn go_on(&self) {
-        self.state.lock().is_ending = false;
+        let mut state = self.state.lock();
+        state.latest = None;
+        state.runs.iter().for_each(|run| run.ends_after_ms.store(u64::MAX, Relaxed));
     }
 
     /// Returns the error for a client that needs this shard, if a program has had it locked for `threshold`.
@@ -254,7 +282,7 @@ impl Running {
         let run = runs.iter().find(|run| run.elapsed() >= threshold)?;
         match &run.held {
             Held::Some(shards) => shards.first().copied(),
-            Held::All => Some(0),
+            Held::All | Held::AllByTransaction => Some(0),
         }
     }
 
@@ -306,6 +334,27 @@ mod tests {
         assert_eq!(endings(), [Some(Ending::Shutdown); 3]);
         drop((function, scripts));
         assert!(running.all().is_empty());
+    }
+
+    #[test]
+    fn a_shutdown_gives_programs_in_transactions_some_time() {
+        let running = Running::default();
+        let begin = |held| running.begin(Run::new(Kind::Script, b"s".to_vec(), Vec::new(), held));
+        let (inside, outside) = (begin(Held::AllByTransaction), begin(Held::All));
+        running.end_all();
+        let later = begin(Held::AllByTransaction);
+        let endings = || [&inside, &outside, &later].map(|ticket| ticket.run().ending());
+        assert_eq!(endings(), [None, Some(Ending::Shutdown), None]);
+        for run in [inside.run(), later.run()] {
+            let after = run.ends_after_ms.load(Relaxed);
+            assert!(u128::from(after) <= GRACE.as_millis(), "{after}");
+            run.end_by_shutdown(run.begun);
+        }
+        assert_eq!(endings(), [Some(Ending::Shutdown); 3], "their time is over");
+        running.go_on();
+        assert_eq!(endings(), [None, Some(Ending::Shutdown), None]);
+        running.kill(Kind::Script, Duration::ZERO).expect("some run");
+        assert_eq!(endings(), [Some(Ending::Killed); 3]);
     }
 
     #[test]

@@ -177,11 +177,11 @@ impl<'k> Context<'_, 'k> {
         let hashes: Vec<KeyHash> = locked.iter().map(|key| keyspace.hash(key)).collect();
         loop {
             let run = |ctx: &mut Context<'_, 'k>| {
-                let held = || match is_inside || is_wide {
-                    true => Held::All,
-                    false => {
-                        Held::Some(hashes.iter().map(|hash| keyspace.shard_of(*hash)).collect())
-                    }
+                let shards = || hashes.iter().map(|hash| keyspace.shard_of(*hash)).collect();
+                let held = || match (is_inside, is_wide) {
+                    (true, _) => Held::AllByTransaction,
+                    (false, true) => Held::All,
+                    (false, false) => Held::Some(shards()),
                 };
                 let ended = ctx.run_within(program, &call, terms, held)?;
                 Ok::<_, CommandError>(ctx.deliver(ended, is_inside))
