@@ -5,6 +5,8 @@ use std::net::{Shutdown, SocketAddr, TcpStream};
 use std::sync::Arc;
 
 use rustls::ClientConfig;
+use rustls::pki_types::CertificateDer;
+use rustls::pki_types::pem::PemObject;
 use tierce_client::{Config, Tls, TlsOptions, resp};
 use tierce_harness::{
     Both, Connection, Launch, PATIENCE, Server, certificate_file, encode, free_port, tls_config,
@@ -135,6 +137,37 @@ fn certificates_are_replaced_without_closing_a_connection() {
     again.write_all(b"PING\r\n").expect("sent");
     assert_eq!(again.conn.peer_certificates().expect("a certificate")[0].to_vec(), shown);
     old.check("GET k", "\"v\"");
+}
+
+#[test]
+fn files_that_have_changed_are_read_again() {
+    const SERIALS: [&str; 2] = ["541520DE1D3F792E", "41F378CD81E6241E"];
+    let server = Encrypted::start(launch().with("tls-auto-reload-interval", "1"));
+    let (mut plain, mut old) = (server.plain(), server.connect());
+    let live = |kind: &str| server.server().dir().join(format!("live.{kind}"));
+    // Renamed, as programs that renew certificates do.
+    let install = |name: &str, kind: &str| {
+        let new = server.server().dir().join("new");
+        std::fs::copy(certificate_file(&format!("{name}.{kind}")), &new).expect("copied");
+        std::fs::rename(new, live(kind)).expect("renamed");
+    };
+    ["crt", "key"].map(|kind| install("server", kind));
+    let [cert, key] = ["crt", "key"].map(|kind| live(kind).display().to_string());
+    plain.check(&format!("CONFIG SET tls-cert-file {cert} tls-key-file {key}"), "+OK");
+    let mut info = || plain.ask("INFO tls").text().to_owned();
+    let begin = format!("# TLS\r\ntls_server_cert_serial:{}\r\n", SERIALS[0]);
+    assert!(info().starts_with(&begin), "{}", info());
+    assert!(info().contains("tls_server_cert_expires_in_seconds:3"), "{}", info());
+    // They do not fit together until both are there.
+    install("rsa", "crt");
+    install("rsa", "key");
+    wait_until("the new certificate is in use", || info().contains(SERIALS[1]));
+    let mut stream = tls_stream(server.address(), &server.client);
+    stream.write_all(b"PING\r\n").expect("sent");
+    let shown = stream.conn.peer_certificates().expect("a certificate")[0].to_vec();
+    let file = CertificateDer::from_pem_file(certificate_file("rsa.crt")).expect("a certificate");
+    assert_eq!(shown, file.to_vec());
+    old.check("PING", "+PONG");
 }
 
 #[test]

@@ -18,6 +18,7 @@ use crate::acl::{
 use crate::answer::Answer;
 use crate::bucket::Bucket;
 use crate::caller::Caller;
+use crate::certificates::Certificates;
 use crate::clients::{Client, ClientFlags, Deferred, Listener, Pause, Registry};
 use crate::command::{Access, Command, CommandId, Flags, Table};
 use crate::config::{DirectiveId, Peer, Settings};
@@ -107,6 +108,8 @@ pub struct Kernel {
     pub run_id: String,
     /// Service manager to notify when the process is ready, if there is one.
     pub supervisor: OnceLock<&'static str>,
+    /// Certificates that the server shows to others.
+    pub certificates: Certificates,
     /// HTTP statistics, if the server ever listened for HTTP.
     pub http: OnceLock<Arc<HttpFigures>>,
     /// Queue of commands that take too long for a worker.
@@ -248,6 +251,7 @@ impl Kernel {
             started_unix_seconds: crate::clock::unix_ms() / 1000,
             run_id: random_hex(),
             supervisor: OnceLock::new(),
+            certificates: Certificates::default(),
             http: OnceLock::new(),
             offload: Offload::default(),
             scripts: Scripts::default(),

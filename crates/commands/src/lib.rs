@@ -53,6 +53,7 @@ pub mod answer;
 pub mod barrier;
 pub mod bucket;
 pub mod caller;
+pub mod certificates;
 pub mod clients;
 pub mod lease;
 pub mod message;

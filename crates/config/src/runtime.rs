@@ -182,6 +182,18 @@ impl Config {
         Ok(changes)
     }
 
+    /// Calls the listeners of a directive that stands for the contents of a file, as CONFIG SET to its current value
+    /// does.
+    ///
+    /// # Errors
+    /// If a listener refuses the contents.
+    pub fn read_again(&self, id: DirectiveId) -> Result<(), SetError> {
+        let watchers = self.watchers.lock();
+        let current = self.settings();
+        let value = current.value(id).clone();
+        prepare_all(&watchers, &current, &current, &[Change { id, old: value.clone(), new: value }])
+    }
+
     /// Records the primary that the server follows, so that CONFIG GET and CONFIG REWRITE show it. No listener is
     /// called: this only records the role and does not change it.
     pub fn set_primary(&self, primary: Option<(Vec<u8>, u16)>) {

@@ -76,7 +76,7 @@ pub use start::{Shards, SyncClock};
 pub use supervision::wants_background;
 pub use tierce_commands::{command, table as command_table, table_for as command_table_for};
 pub use tierce_engine::{REDIS_VERSION, VERSION};
-pub use tls::{TlsError, check as check_tls, ends as certificates_end};
+pub use tls::{CERTIFICATE_DAYS_MIN, TlsError, check as check_tls, ends as certificates_end};
 
 /// Compiles the examples of the README.
 #[cfg(doctest)]

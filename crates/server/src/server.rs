@@ -20,7 +20,7 @@ use crate::message::Notice;
 use crate::pedrokv;
 use crate::pubsub::PubSub;
 use crate::shutdown::Shutdown;
-use crate::tls::TlsFailures;
+use crate::tls::{Reload, TlsFailures};
 use crate::waiting::ConnAddress;
 
 /// Interval of the server's cron.
@@ -38,6 +38,7 @@ pub struct Server {
     too_fast_logged: AtomicU64,
     /// Encrypted connections that failed.
     pub tls_failures: TlsFailures,
+    tls_reload: Reload,
     /// Path of the Unix socket; empty if there is none.
     pub unix_path: String,
     /// State of the memcached protocols that the workers share.
@@ -199,6 +200,7 @@ impl Server {
             dropped_logged: AtomicU64::new(0),
             too_fast_logged: AtomicU64::new(0),
             tls_failures: TlsFailures::default(),
+            tls_reload: Reload::default(),
             unix_path,
             memcached: Arc::new(memcached),
             pedrokv,
@@ -267,6 +269,7 @@ impl Server {
         }
         self.engine.cron();
         self.tls_failures.log(&self.log);
+        self.tls_reload.check(self, crate::clock::unix_ms());
         self.log_turned_away();
     }
 

@@ -90,8 +90,10 @@ fn watch_addresses(server: &Arc<Server>, net: &Handle<Message>) {
             format!("Unable to update TLS configuration. {error}")
         })?;
         let current = server.config.settings();
+        let note = || tls::note_certificates(&server, settings);
         if ADDRESSES.iter().all(|&id| settings.value(id) == current.value(id)) {
             net.set_tls(tls.as_ref());
+            note();
             return Ok(());
         }
         // In this order, so that no connection arrives before a worker can encrypt it.
@@ -101,6 +103,7 @@ fn watch_addresses(server: &Arc<Server>, net: &Handle<Message>) {
         };
         let changed = server.listening.change(settings, install);
         let changed = changed.inspect(|()| {
+            note();
             for listener in server.listening.listeners() {
                 server.log.notice(format_args!("Listening on {}", listening::describe(&listener)));
             }

@@ -1,14 +1,15 @@
 //! Encrypted connections: builds, from directives and files, the configuration with which the event loops accept
 //! connections, and the one for the link to a primary (`outgoing`).
 //!
-//! All files are read at the start, and again by every CONFIG SET of a directive that names one. New connections use
-//! them only if all are valid; open connections keep their configuration. Tickets are valid for the configuration that
+//! All files are read at the start, again when they have changed (`reload`), and by every CONFIG SET of a directive that
+//! names one. New connections use them only if all are valid; open connections keep their configuration. Tickets are valid for the configuration that
 //! issued them, so no session outlives the authorities that verified it.
 
 mod ciphers;
 mod failures;
 mod files;
 mod outgoing;
+mod reload;
 mod subject;
 mod validity;
 
@@ -26,6 +27,8 @@ use crate::config::{DirectiveId, Settings};
 
 pub use self::failures::TlsFailures;
 pub use self::outgoing::outgoing;
+pub use self::reload::CERTIFICATE_DAYS_MIN;
+pub(crate) use self::reload::{Reload, note_certificates};
 use self::outgoing::{CLIENT_CERT_FILE, CLIENT_KEY_FILE, CLIENT_KEY_FILE_PASS, REPLICATION};
 pub use self::subject::common_name;
 pub use self::validity::ends;
@@ -107,8 +110,7 @@ pub enum TlsError {
 /// # Errors
 /// If a file or a directive is wrong.
 pub fn load(settings: &Settings) -> Result<Option<TlsSettings>, TlsError> {
-    let ports = [settings.tls_port(), settings.memcached_tls_port(), settings.pedrokv_tls_port()];
-    if ports == [0; 3] && !settings.has_https() {
+    if !is_encrypted(settings) {
         return Ok(None);
     }
     Ok(Some(TlsSettings {
@@ -116,6 +118,12 @@ pub fn load(settings: &Settings) -> Result<Option<TlsSettings>, TlsError> {
         handshake_ms_max: settings.count(HANDSHAKE_TIMEOUT) * 1000,
         handshakes_max: settings.count(HANDSHAKES_MAX) as usize,
     }))
+}
+
+/// Returns true if any port is encrypted.
+fn is_encrypted(settings: &Settings) -> bool {
+    let ports = [settings.tls_port(), settings.memcached_tls_port(), settings.pedrokv_tls_port()];
+    ports != [0; 3] || settings.has_https()
 }
 
 /// Checks the settings of encrypted connections: the files, and their combination.

@@ -1,12 +1,13 @@
-//! The expiry times of the server's certificates.
+//! Serial numbers and ends of the server's certificates.
 
 use std::path::PathBuf;
 
 use der::asn1::{AnyRef, GeneralizedTime, UtcTime};
 use der::{Decode, SliceReader, Tag, Tagged};
 
-use super::{CERT_FILE, CLIENT_CERT_FILE, TlsError, files, load, outgoing};
-use crate::config::Settings;
+use super::{CERT_FILE, CLIENT_CERT_FILE, REPLICATION, TlsError, files, is_encrypted, load, outgoing};
+use crate::commands::certificates::{Certificate, Shown};
+use crate::config::{DirectiveId, Settings};
 
 /// Returns the files with the server's certificates, each with the earliest end of its certificates, in Unix seconds.
 /// Unreadable dates are left out.
@@ -14,32 +15,45 @@ use crate::config::Settings;
 /// # Errors
 /// If a file or a directive is wrong, as at the start.
 pub fn ends(settings: &Settings) -> Result<Vec<(PathBuf, i64)>, TlsError> {
-    let mut shown = Vec::new();
-    if load(settings)?.is_some() {
-        shown.push(CERT_FILE);
-    }
-    if outgoing(settings)?.is_some() && settings.path(CLIENT_CERT_FILE).is_some() {
-        shown.push(CLIENT_CERT_FILE);
-    }
-    let mut ends = Vec::new();
-    for (directive, path) in shown.into_iter().filter_map(|id| Some((id, settings.path(id)?))) {
-        let chain = files::certificates(directive, &path)?;
-        let first = chain.iter().filter_map(|certificate| end_of(certificate).ok()).min();
-        ends.extend(first.map(|end_s| (path, end_s)));
-    }
-    Ok(ends)
+    load(settings)?;
+    outgoing(settings)?;
+    let shown = shown(settings)?;
+    Ok(shown.all().map(|certificate| (certificate.path.clone(), certificate.end_s)).collect())
 }
 
-/// Returns `notAfter` of a certificate in DER.
-fn end_of(certificate: &[u8]) -> der::Result<i64> {
+/// Returns the certificates that others get to see with these settings. Unreadable ones are left out.
+///
+/// # Errors
+/// If a file is missing, or has no certificate.
+pub(crate) fn shown(settings: &Settings) -> Result<Shown, TlsError> {
+    let certificate = |is_used, directive: DirectiveId| match settings.path(directive) {
+        Some(path) if is_used => {
+            let chain = files::certificates(directive, &path)?;
+            let parts: Vec<_> = chain.iter().filter_map(|one| parts_of(one).ok()).collect();
+            let end_s = parts.iter().map(|(_, end_s)| *end_s).min();
+            let first = parts.into_iter().next().zip(end_s);
+            Ok(first.map(|((serial, _), end_s)| Certificate { path, serial, end_s }))
+        }
+        _ => Ok(None),
+    };
+    Ok(Shown {
+        to_clients: certificate(is_encrypted(settings), CERT_FILE)?,
+        to_primary: certificate(settings.is_on(REPLICATION), CLIENT_CERT_FILE)?,
+    })
+}
+
+/// Returns the serial number, in hexadecimal digits, and `notAfter` of a certificate in DER.
+fn parts_of(certificate: &[u8]) -> der::Result<(String, i64)> {
     let certificate = sequence(&mut SliceReader::new(certificate)?)?;
     let signed = sequence(&mut SliceReader::new(certificate.value())?)?;
     let mut fields = SliceReader::new(signed.value())?;
     // The version may be missing; it is the only field with a tag of its own here.
-    let first = AnyRef::decode(&mut fields)?;
-    if first.tag() != Tag::Integer {
-        AnyRef::decode(&mut fields)?;
+    let mut serial = AnyRef::decode(&mut fields)?;
+    if serial.tag() != Tag::Integer {
+        serial = AnyRef::decode(&mut fields)?;
     }
+    let digits = serial.value().iter().skip_while(|byte| **byte == 0);
+    let serial = digits.map(|byte| format!("{byte:02X}")).collect();
     let (_signature, _issuer) = (sequence(&mut fields)?, sequence(&mut fields)?);
     let validity = sequence(&mut fields)?;
     let mut times = SliceReader::new(validity.value())?;
@@ -49,7 +63,7 @@ fn end_of(certificate: &[u8]) -> der::Result<i64> {
         Tag::GeneralizedTime => end.decode_as::<GeneralizedTime>()?.to_unix_duration(),
         _ => end.decode_as::<UtcTime>()?.to_unix_duration(),
     };
-    Ok(i64::try_from(since_1970.as_secs()).unwrap_or(i64::MAX))
+    Ok((serial, i64::try_from(since_1970.as_secs()).unwrap_or(i64::MAX)))
 }
 
 fn sequence<'a>(reader: &mut SliceReader<'a>) -> der::Result<AnyRef<'a>> {
@@ -74,7 +88,8 @@ mod tests {
     #[test]
     fn certificates_of_the_tests_last() {
         const YEAR_2030_S: i64 = 1_893_456_000;
-        assert!(end_of(&certificate()).unwrap() > YEAR_2030_S);
+        let (serial, end_s) = parts_of(&certificate()).unwrap();
+        assert!(end_s > YEAR_2030_S && serial.len() >= 2, "{serial} {end_s}");
     }
 
     proptest! {
@@ -85,10 +100,10 @@ mod tests {
             let mut damaged = certificate().to_vec();
             let (at, len) = (at % damaged.len(), len % damaged.len());
             damaged[at] = byte;
-            let _ = end_of(&damaged);
-            let _ = end_of(&damaged[..len]);
+            let _ = parts_of(&damaged);
+            let _ = parts_of(&damaged[..len]);
             // A damaged length may equal that of the part.
-            prop_assert!(end_of(&certificate()[..len]).is_err(), "a part of {len} bytes");
+            prop_assert!(parts_of(&certificate()[..len]).is_err(), "a part of {len} bytes");
         }
     }
 }

@@ -4,14 +4,11 @@ use std::net::IpAddr;
 
 use tierce_config::{BindAddress, BindHost, DirectiveId, Settings};
 use tierce_engine::count;
+use tierce_server::CERTIFICATE_DAYS_MIN;
 
 use super::finding::Finding;
 
 const DAY_S: i64 = 24 * 3600;
-
-/// Minimum remaining days: authorities need a few days to issue a certificate, and people a few to
-/// remember.
-const CERTIFICATE_DAYS_MIN: i64 = 14;
 
 /// Returns all findings. `now_s` is in Unix seconds.
 pub fn findings(settings: &Settings, now_s: i64) -> Vec<Finding> {
@@ -68,8 +65,7 @@ fn is_loopback(address: &BindAddress) -> bool {
 }
 
 fn ends_soon(path: &str, days: i64) -> Option<Finding> {
-    let mend =
-        "renew it, then CONFIG SET tls-cert-file to the same path: the server reads it again";
+    let mend = "renew it: the server reads the new files within tls-auto-reload-interval";
     if days < 0 {
         let what = format!("The certificate {path} has ended {} ago.", count(-days, "day"));
         return Some(Finding::serious(what, "Clients refuse to connect with TLS.", mend));

@@ -64,6 +64,7 @@ static SECTIONS: &[Section] = &[
     shown("stats", "Stats", clients_and_stats::STATS),
     shown("replication", "Replication", process::REPLICATION),
     shown("bucket", "Bucket", bucket::BUCKET),
+    shown("tls", "TLS", process::TLS),
     shown("cpu", "CPU", process::CPU),
     shown("modules", "Modules", &[]),
     asked("commandstats", "Commandstats", commands_and_keys::COMMAND_STATS),

@@ -9,9 +9,30 @@ use tierce_replication::identity::ReplicationId;
 use super::facts::Facts;
 use super::field::{Field, Row, always, each, gauge, is, maybe};
 use super::value::Value;
+use crate::certificates::Certificate;
 use crate::config::DirectiveId;
 use crate::replication::Replica;
 use crate::replication::role::{Following, LinkState};
+
+#[rustfmt::skip]
+pub(super) const TLS: &[Field] = &[
+    maybe("tls_server_cert_serial", |f| Some(f.kernel.certificates.get().to_clients?.serial.into()),
+        "Serial number of the certificate in `tls-cert-file`, in hexadecimal digits."),
+    maybe("tls_server_cert_expires_in_seconds",
+        |f| Some(seconds_left(f, &f.kernel.certificates.get().to_clients?).into()),
+        "Seconds until the first certificate in `tls-cert-file` ends; 0 if it has.")
+        .gauge("tierce_tls_server_cert_expires_in_seconds"),
+    maybe("tls_client_cert_serial", |f| Some(f.kernel.certificates.get().to_primary?.serial.into()),
+        "Serial number of the certificate in `tls-client-cert-file`, if replicas use it."),
+    maybe("tls_client_cert_expires_in_seconds",
+        |f| Some(seconds_left(f, &f.kernel.certificates.get().to_primary?).into()),
+        "Seconds until the first certificate in `tls-client-cert-file` ends; 0 if it has.")
+        .gauge("tierce_tls_client_cert_expires_in_seconds"),
+];
+
+fn seconds_left(facts: &Facts<'_>, certificate: &Certificate) -> i64 {
+    (certificate.end_s - facts.now_ms.div_euclid(1000)).max(0)
+}
 
 #[rustfmt::skip]
 pub(super) const SERVER: &[Field] = &[

@@ -1,0 +1,161 @@
+//! Reads certificates, keys and authorities again when their files have changed, and warns before certificates end.
+
+use std::fs;
+use std::os::unix::fs::MetadataExt;
+use std::path::{Path, PathBuf};
+
+use parking_lot::Mutex;
+
+use super::files::FILES_MAX;
+use super::{
+    CA_CERT_DIR, CA_CERT_FILE, CERT_FILE, CLIENT_CERT_FILE, CLIENT_KEY_FILE, KEY_FILE, REPLICATION,
+    is_encrypted, validity,
+};
+use crate::commands::certificates::Shown;
+use crate::config::{DirectiveId, Settings};
+use crate::log::Log;
+use crate::server::Server;
+
+const AUTO_RELOAD_INTERVAL: DirectiveId = DirectiveId::of("tls-auto-reload-interval");
+
+/// Remaining days of a certificate from which it has to be replaced: authorities need a few days to issue one, and
+/// people a few to remember.
+pub const CERTIFICATE_DAYS_MIN: i64 = 14;
+
+const DAY_MS: i64 = 24 * 3600 * 1000;
+
+/// Notes the certificates that are shown with these settings, which are valid.
+pub(crate) fn note_certificates(server: &Server, settings: &Settings) {
+    // It is only missing if the file has just been removed; the one in use stays.
+    if let Ok(shown) = validity::shown(settings) {
+        server.certificates.set(shown);
+    }
+}
+
+/// Watches the files of encrypted connections.
+#[derive(Default)]
+pub(crate) struct Reload(Mutex<State>);
+
+#[derive(Default)]
+struct State {
+    checked_ms: i64,
+    /// Files as they were at the last check; they were read after it. `None` before the first one.
+    files: Option<Vec<Stamp>>,
+    /// Day of the last warnings, and the certificates then.
+    warned: Option<(i64, Shown)>,
+}
+
+impl Reload {
+    /// Checks files and certificates, if that is due: called every second. A failed reload is not repeated until a
+    /// file changes again: certificate and key are replaced one after the other, and fit together at the end.
+    pub(crate) fn check(&self, server: &Server, now_ms: i64) {
+        let settings = server.config.settings();
+        if !is_encrypted(&settings) && !settings.is_on(REPLICATION) {
+            return;
+        }
+        let state = &mut *self.0.lock();
+        if state.is_due(settings.number(AUTO_RELOAD_INTERVAL), now_ms) {
+            let files = stamps(&settings);
+            let is_first = state.files.is_none();
+            // The files may have changed between the start and the first check.
+            if state.files.as_ref() != Some(&files) {
+                state.files = Some(files);
+                // A refusal is logged where it arises.
+                if server.config.read_again(CERT_FILE).is_ok() && !is_first {
+                    server.log.notice("The changed files for encrypted connections are in use");
+                }
+            }
+        }
+        state.warn(server.certificates.get(), &server.log, now_ms);
+    }
+}
+
+impl State {
+    fn is_due(&mut self, interval_s: i64, now_ms: i64) -> bool {
+        let since_ms = now_ms - self.checked_ms;
+        // The clock may have been set back.
+        let is_due = interval_s > 0 && !(0..interval_s * 1000).contains(&since_ms);
+        if is_due {
+            self.checked_ms = now_ms;
+        }
+        is_due
+    }
+
+    /// Warns of certificates that end soon: once a day, and when they change.
+    fn warn(&mut self, shown: Shown, log: &Log, now_ms: i64) {
+        let now = (now_ms.div_euclid(DAY_MS), shown);
+        if self.warned.as_ref() == Some(&now) {
+            return;
+        }
+        for certificate in now.1.all() {
+            let path = certificate.path.display();
+            let days = (certificate.end_s * 1000 - now_ms).div_euclid(DAY_MS);
+            let count = |days| tierce_engine::count(days, "day");
+            if days < 0 {
+                let ago = count(-days);
+                log.warning(format_args!("The certificate {path} has ended {ago} ago"));
+            } else if days < CERTIFICATE_DAYS_MIN {
+                log.warning(format_args!("The certificate {path} ends in {}", count(days)));
+            }
+        }
+        self.warned = Some(now);
+    }
+}
+
+/// Facts about a file that change when it is written or replaced: device and inode, length, and the times of its
+/// last changes in seconds and nanoseconds. `None` if it cannot be found.
+type Facts = Option<([u64; 3], [i64; 4])>;
+
+type Stamp = (PathBuf, Facts);
+
+/// Returns the facts about all files that the settings name.
+fn stamps(settings: &Settings) -> Vec<Stamp> {
+    let named = [CERT_FILE, KEY_FILE, CLIENT_CERT_FILE, CLIENT_KEY_FILE, CA_CERT_FILE, CA_CERT_DIR];
+    let mut paths: Vec<_> = named.iter().filter_map(|id| settings.path(*id)).collect();
+    if let Some(Ok(entries)) = settings.path(CA_CERT_DIR).map(fs::read_dir) {
+        let mut entries: Vec<_> = entries.flatten().take(FILES_MAX).map(|entry| entry.path()).collect();
+        entries.sort();
+        paths.extend(entries);
+    }
+    let stamp = |path: PathBuf| {
+        let facts = facts(&path);
+        (path, facts)
+    };
+    paths.into_iter().map(stamp).collect()
+}
+
+fn facts(path: &Path) -> Facts {
+    let of = fs::metadata(path).ok()?;
+    let times = [of.mtime(), of.mtime_nsec(), of.ctime(), of.ctime_nsec()];
+    Some(([of.dev(), of.ino(), of.len()], times))
+}
+
+#[cfg(test)]
+mod tests {
+    use tierce_harness::TempDir;
+
+    use super::*;
+
+    #[test]
+    fn checks_are_due_after_the_interval_and_when_the_clock_goes_back() {
+        let mut state = State::default();
+        let mut due = |interval_s, now_ms| state.is_due(interval_s, now_ms);
+        assert_eq!([due(0, 100_000), due(10, 100_000), due(10, 109_999)], [false, true, false]);
+        assert_eq!([due(10, 110_000), due(10, 50_000), due(10, 50_001)], [true, true, false]);
+    }
+
+    #[test]
+    fn written_replaced_and_removed_files_have_other_facts() {
+        let dir = TempDir::new();
+        let path = dir.path().join("server.crt");
+        let mut all = vec![facts(&path)];
+        fs::write(&path, "1").unwrap();
+        all.push(facts(&path));
+        fs::write(&path, "22").unwrap();
+        all.push(facts(&path));
+        fs::write(dir.path().join("new"), "33").unwrap();
+        fs::rename(dir.path().join("new"), &path).unwrap();
+        all.push(facts(&path));
+        assert!(all.windows(2).all(|two| two[0] != two[1]), "{all:?}");
+    }
+}
