@@ -142,6 +142,52 @@ fn lists_can_be_narrowed() {
     assert_eq!(list(&mut a, "TYPE normal").len(), 2);
     assert_eq!(list(&mut a, "TYPE pubsub").len(), 0);
     assert_eq!(list(&mut a, "TYPE master").len(), 0);
+    b.check("SELECT 3", "+OK");
+    b.check("CLIENT SETNAME b", "+OK");
+    b.check("CLIENT SETINFO LIB-NAME lib", "+OK");
+    b.check("CLIENT SETINFO LIB-VER 1.2", "+OK");
+    b.check("CLIENT CAPA redirect", "+OK");
+    b.check("CLIENT NO-EVICT ON", "+OK");
+    // Conditions that hold for b alone.
+    for one in [
+        "NAME b",
+        "LIB-NAME lib",
+        "LIB-VER 1.2",
+        "DB 3",
+        "CAPA r",
+        "FLAGS e",
+        "SKIPME yes",
+        &format!("ID {b_id}"),
+        &format!("ADDR {}", b.local_address()),
+        "NOT-DB 0",
+        "NOT-FLAGS N",
+        &format!("NOT-ID {a_id} 999999 MAXAGE 0"),
+        &format!("ID {a_id} ID {b_id} NAME b"),
+    ] {
+        let found = list(&mut a, one);
+        assert_eq!(
+            found.iter().map(|line| field(line, "name")).collect::<Vec<_>>(),
+            ["b"],
+            "{one}"
+        );
+        if let Some(condition) = one.strip_prefix("NAME ").or(one.strip_prefix("DB ")) {
+            let name = one.split(' ').next().expect("a name");
+            let others = list(&mut a, &format!("NOT-{name} {condition}"));
+            assert_eq!(others.len(), 1, "{one}");
+        }
+    }
+    for both in
+        ["USER default", "IP 127.0.0.1", "NOT-IP ::1", "NOT-TYPE pubsub", "IDLE 0", "SKIPME no"]
+    {
+        assert_eq!(list(&mut a, both).len(), 2, "{both}");
+    }
+    a.check("CLIENT LIST NOT-IDLE 1", "-ERR syntax error");
+    a.check("CLIENT LIST FLAGS z", "-ERR Unknown flags found in the provided filter: z");
+    a.check("CLIENT LIST DB x", "-ERR DB is not an integer or out of range");
+    a.check("CLIENT LIST ID 1 x", "-ERR Invalid client ID");
+    a.check("CLIENT LIST NAME", "-ERR syntax error");
+    a.check("CLIENT KILL ID 1 x", "-ERR syntax error");
+    a.check("CLIENT KILL NAME nobody", ":0");
     a.check("CLIENT LIST TYPE nosuch", "-ERR Unknown client type 'nosuch'");
     a.check("CLIENT LIST ID x", "-ERR Invalid client ID");
     a.check("CLIENT LIST NOSUCH", "-ERR syntax error");

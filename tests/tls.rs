@@ -151,7 +151,8 @@ fn files_that_have_changed_are_read_again() {
         std::fs::copy(certificate_file(&format!("{name}.{kind}")), &new).expect("copied");
         std::fs::rename(new, live(kind)).expect("renamed");
     };
-    ["crt", "key"].map(|kind| install("server", kind));
+    install("server", "crt");
+    install("server", "key");
     let [cert, key] = ["crt", "key"].map(|kind| live(kind).display().to_string());
     plain.check(&format!("CONFIG SET tls-cert-file {cert} tls-key-file {key}"), "+OK");
     let mut info = || plain.ask("INFO tls").text().to_owned();

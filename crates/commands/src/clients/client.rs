@@ -378,7 +378,8 @@ impl Client {
         line
     }
 
-    fn letters(&self) -> String {
+    /// Returns the letters of its flags, as `CLIENT LIST` shows them.
+    pub(super) fn letters(&self) -> String {
         let set = ClientFlags::LETTERS.iter().filter(|(flag, _)| self.has(*flag));
         let unix = self.unix.then_some('U');
         let multi = (self.queued.load(Relaxed) >= 0).then_some('x');

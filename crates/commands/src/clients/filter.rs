@@ -1,4 +1,6 @@
-//! Selection of clients for `CLIENT LIST` and `CLIENT KILL`.
+//! Selection of clients for `CLIENT LIST` and `CLIENT KILL`, with the conditions of Valkey 9.
+
+use std::sync::atomic::Ordering::Relaxed;
 
 use super::{Client, ClientFlags};
 use crate::acl::{UserId, Users};
@@ -9,15 +11,77 @@ use tierce_wire::resp::Rest;
 /// Conditions, all of which a client must meet.
 #[derive(Default)]
 pub struct Filter {
-    ids: Option<Vec<u64>>,
-    kind: Option<Kind>,
-    addr: Option<String>,
-    laddr: Option<String>,
-    user: Option<UserId>,
-    /// Connected for longer than this many seconds.
-    older_than: Option<i64>,
+    conditions: Vec<Condition>,
     /// Leaves out the client with this id.
     skip: Option<u64>,
+}
+
+/// Property of a client, or its absence.
+struct Condition {
+    name: Name,
+    wanted: Wanted,
+    /// False for names such as `NOT-ID`.
+    is_wanted: bool,
+}
+
+/// Name of a property, and of its condition.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Name {
+    Id,
+    Type,
+    User,
+    Addr,
+    Laddr,
+    MaxAge,
+    Name,
+    Idle,
+    Flags,
+    LibName,
+    LibVer,
+    Db,
+    Capa,
+    Ip,
+}
+
+impl Name {
+    const ALL: [(&str, Self); 14] = [
+        ("id", Self::Id),
+        ("type", Self::Type),
+        ("user", Self::User),
+        ("addr", Self::Addr),
+        ("laddr", Self::Laddr),
+        ("maxage", Self::MaxAge),
+        ("name", Self::Name),
+        ("idle", Self::Idle),
+        ("flags", Self::Flags),
+        ("lib-name", Self::LibName),
+        ("lib-ver", Self::LibVer),
+        ("db", Self::Db),
+        ("capa", Self::Capa),
+        ("ip", Self::Ip),
+    ];
+
+    /// Finds the name of a condition. The second value is false if it begins with `NOT-`.
+    fn find(word: &[u8]) -> Option<(Self, bool)> {
+        let word = word.to_ascii_lowercase();
+        let (word, is_wanted) = match word.strip_prefix(b"not-") {
+            Some(word) => (word, false),
+            None => (&*word, true),
+        };
+        let (_, name) = Self::ALL.iter().find(|(text, _)| text.as_bytes() == word)?;
+        // As in Valkey, these two have no opposite.
+        let is_known = is_wanted || !matches!(name, Self::MaxAge | Self::Idle);
+        is_known.then_some((*name, is_wanted))
+    }
+}
+
+/// Value of a property.
+enum Wanted {
+    Ids(Vec<u64>),
+    Kind(Kind),
+    User(UserId),
+    Number(i64),
+    Text(String),
 }
 
 /// Types of clients. A primary that this server follows is no client.
@@ -41,105 +105,197 @@ impl Kind {
     }
 }
 
-impl Filter {
-    /// Reads the arguments of `CLIENT LIST`: `[TYPE type] [ID id ...]`.
-    ///
-    /// # Errors
-    /// A syntax error, an unknown type or an invalid id.
-    pub fn for_list(args: Rest<'_>) -> Result<Self, CommandError> {
-        let mut filter = Self::default();
-        let is = |word: &[u8], name: &[u8]| word.eq_ignore_ascii_case(name);
-        match args.split_first() {
-            None if args.is_empty() => {}
-            Some(([word, name], rest)) if is(word, b"type") && rest.is_empty() => {
-                filter.kind = Some(kind(name)?);
+/// Command of a filter: the errors differ.
+#[derive(Clone, Copy)]
+enum For {
+    List,
+    Kill,
+}
+
+impl For {
+    /// Parses ids: the first one, and those that `left` begins with.
+    fn ids(self, first: &[u8], left: &mut Rest<'_>) -> Result<Vec<u64>, CommandError> {
+        let invalid = || {
+            CommandError::new(match self {
+                Self::List => "ERR Invalid client ID",
+                Self::Kill => "ERR client-id should be greater than 0",
+            })
+        };
+        let mut ids = vec![self.id(first).ok_or_else(invalid)?];
+        while let Some(([word], rest)) = left.split_first() {
+            match self.id(word) {
+                Some(id) => ids.push(id),
+                // As in Redis 7.2, where nothing else could follow.
+                None if matches!(self, Self::List)
+                    && Name::find(word).is_none()
+                    && !is_skipme(word) =>
+                {
+                    return Err(invalid());
+                }
+                None => break,
             }
-            Some(([word, _], _)) if is(word, b"id") => {
-                // No client has an id below 1, but such an id is valid in a request.
-                let id = |arg: &[u8]| match number::parse_i64(arg) {
-                    Some(id) => Ok(id.max(0) as u64),
-                    None => Err(CommandError::new("ERR Invalid client ID")),
-                };
-                filter.ids = Some(args.iter().skip(1).map(id).collect::<Result<_, _>>()?);
-            }
-            _ => return Err(CommandError::SYNTAX),
+            *left = rest;
         }
-        Ok(filter)
+        Ok(ids)
     }
 
-    /// Reads the conditions of `CLIENT KILL`, given in pairs; the caller `own_id` is left out
-    /// unless they say `SKIPME no`.
+    /// Parses an id. No client has one below 1, but `CLIENT LIST` may be asked for it.
+    fn id(self, word: &[u8]) -> Option<u64> {
+        let id = number::parse_i64(word)?;
+        (matches!(self, Self::List) || id > 0).then_some(id.max(0) as u64)
+    }
+}
+
+fn is_skipme(word: &[u8]) -> bool {
+    word.eq_ignore_ascii_case(b"skipme")
+}
+
+/// Letters of flags that a filter may ask for, including those of Redis that are never set here.
+const FLAG_LETTERS: &str = "OSMxbdcuUAtRBrNPeTIE";
+
+impl Filter {
+    /// Reads the arguments of `CLIENT LIST`.
+    ///
+    /// # Errors
+    /// A syntax error or an invalid value.
+    pub fn for_list(args: Rest<'_>, own_id: u64, users: &Users) -> Result<Self, CommandError> {
+        Self::default().read(args, own_id, users, For::List)
+    }
+
+    /// Reads the conditions of `CLIENT KILL`; the caller `own_id` is left out unless they say `SKIPME no`.
     ///
     /// # Errors
     /// A syntax error or an invalid value.
     pub fn for_kill(args: Rest<'_>, own_id: u64, users: &Users) -> Result<Self, CommandError> {
-        let mut filter = Self { skip: Some(own_id), ..Self::default() };
-        let mut left = args;
-        while let Some(([name, value], rest)) = left.split_first() {
-            filter.add(name, value, own_id, users)?;
-            left = rest;
-        }
-        if !left.is_empty() {
-            return Err(CommandError::SYNTAX);
-        }
-        Ok(filter)
+        let filter = Self { skip: Some(own_id), ..Self::default() };
+        filter.read(args, own_id, users, For::Kill)
     }
 
-    fn add(
-        &mut self,
-        name: &[u8],
-        value: &[u8],
+    fn read(
+        mut self,
+        args: Rest<'_>,
         own_id: u64,
         users: &Users,
-    ) -> Result<(), CommandError> {
-        let text = || String::from_utf8_lossy(value).into_owned();
-        match name.to_ascii_lowercase().as_slice() {
-            b"id" => {
-                let error = CommandError::new("ERR client-id should be greater than 0");
-                self.ids.get_or_insert_default().push(id(value).ok_or(error)?);
+        command: For,
+    ) -> Result<Self, CommandError> {
+        let mut left = args;
+        while let Some(([word, value], rest)) = left.split_first() {
+            left = rest;
+            if is_skipme(word) {
+                self.skip = yes_no(value)?.then_some(own_id);
+                continue;
             }
-            b"type" => self.kind = Some(kind(value)?),
-            b"addr" => self.addr = Some(text()),
-            b"laddr" => self.laddr = Some(text()),
-            b"user" => {
-                let error = || CommandError::text(format!("ERR No such user '{}'", text()));
-                self.user = Some(users.get(value).ok_or_else(error)?.id());
-            }
-            b"maxage" => {
-                let error = CommandError::new("ERR maxage is not an integer or out of range");
-                self.older_than = Some(number::parse_i64(value).ok_or(error)?);
-            }
-            b"skipme" => match value.to_ascii_lowercase().as_slice() {
-                b"yes" => self.skip = Some(own_id),
-                b"no" => self.skip = None,
-                _ => return Err(CommandError::SYNTAX),
-            },
-            _ => return Err(CommandError::SYNTAX),
+            let (name, is_wanted) = Name::find(word).ok_or(CommandError::SYNTAX)?;
+            let wanted = match name {
+                Name::Id => Wanted::Ids(command.ids(value, &mut left)?),
+                name => name.parse(value, users)?,
+            };
+            self.add(Condition { name, wanted, is_wanted });
         }
-        Ok(())
+        if left.is_empty() { Ok(self) } else { Err(CommandError::SYNTAX) }
+    }
+
+    /// Adds a condition. Ids are added to those named before; otherwise the last value counts.
+    fn add(&mut self, condition: Condition) {
+        let is_same = |other: &&mut Condition| {
+            (other.name, other.is_wanted) == (condition.name, condition.is_wanted)
+        };
+        match (self.conditions.iter_mut().find(is_same), condition) {
+            (None, condition) => self.conditions.push(condition),
+            (Some(before), mut condition) => {
+                if let (Wanted::Ids(ids), Wanted::Ids(more)) =
+                    (&mut before.wanted, &mut condition.wanted)
+                {
+                    ids.append(more);
+                } else {
+                    *before = condition;
+                }
+            }
+        }
     }
 
     /// Selects the client of `CLIENT KILL addr`.
     pub fn for_address(addr: &[u8]) -> Self {
-        Self { addr: Some(String::from_utf8_lossy(addr).into_owned()), ..Self::default() }
+        let wanted = Wanted::Text(String::from_utf8_lossy(addr).into_owned());
+        let conditions = vec![Condition { name: Name::Addr, wanted, is_wanted: true }];
+        Self { conditions, skip: None }
     }
 
     /// Returns true if `client` meets all conditions.
     pub fn admits(&self, client: &Client, now_ms: i64) -> bool {
-        let same = |wanted: &Option<String>, is: &str| wanted.as_ref().is_none_or(|w| w == is);
-        self.skip != Some(client.id)
-            && self.ids.as_ref().is_none_or(|ids| ids.contains(&client.id))
-            && self.kind.is_none_or(|kind| kind == Kind::of(client))
-            && same(&self.addr, &client.addr)
-            && same(&self.laddr, &client.laddr)
-            && self.user.is_none_or(|id| client.user().is_some_and(|user| user.id() == id))
-            && self.older_than.is_none_or(|age| (now_ms - client.created_ms) / 1000 >= age)
-            && !client.is_closing()
+        let admits = |one: &Condition| one.name.holds(&one.wanted, client, now_ms) == one.is_wanted;
+        self.skip != Some(client.id) && self.conditions.iter().all(admits) && !client.is_closing()
     }
 }
 
-fn id(text: &[u8]) -> Option<u64> {
-    number::parse_i64(text).filter(|id| *id > 0).map(|id| id as u64)
+impl Name {
+    /// Parses the value of a condition other than [`Self::Id`].
+    fn parse(self, value: &[u8], users: &Users) -> Result<Wanted, CommandError> {
+        let text = || String::from_utf8_lossy(value).into_owned();
+        let letters = |what: &str, known: &str| match text() {
+            text if text.chars().all(|letter| known.contains(letter)) => Ok(Wanted::Text(text)),
+            text => Err(CommandError::text(format!(
+                "ERR Unknown {what} found in the provided filter: {text}"
+            ))),
+        };
+        let number =
+            |error| number::parse_i64(value).map(Wanted::Number).ok_or(CommandError::new(error));
+        match self {
+            Self::Type => Ok(Wanted::Kind(kind(value)?)),
+            Self::User => {
+                let error = || CommandError::text(format!("ERR No such user '{}'", text()));
+                Ok(Wanted::User(users.get(value).ok_or_else(error)?.id()))
+            }
+            Self::MaxAge => number("ERR maxage is not an integer or out of range"),
+            Self::Idle => number("ERR idle is not an integer or out of range"),
+            Self::Db => number("ERR DB is not an integer or out of range"),
+            Self::Flags => letters("flags", FLAG_LETTERS),
+            Self::Capa => letters("capa", "r"),
+            _ => Ok(Wanted::Text(text())),
+        }
+    }
+
+    /// Returns true if a client has the property.
+    fn holds(self, wanted: &Wanted, client: &Client, now_ms: i64) -> bool {
+        let seconds_since = |ms: i64| (now_ms - ms) / 1000;
+        match wanted {
+            Wanted::Ids(ids) => ids.contains(&client.id),
+            Wanted::Kind(kind) => *kind == Kind::of(client),
+            Wanted::User(id) => client.user().is_some_and(|user| user.id() == *id),
+            Wanted::Number(number) => match self {
+                Self::MaxAge => seconds_since(client.created_ms) >= *number,
+                Self::Idle => seconds_since(client.active_ms.load(Relaxed)) >= *number,
+                _ => i64::from(client.db.load(Relaxed)) == *number,
+            },
+            Wanted::Text(text) => match self {
+                Self::Addr => client.addr == *text,
+                Self::Laddr => client.laddr == *text,
+                Self::Name => client.identity.lock().name == *text,
+                Self::LibName => client.identity.lock().library == *text,
+                Self::LibVer => client.identity.lock().library_version == *text,
+                Self::Flags => {
+                    let letters = client.letters();
+                    text.chars().all(|letter| letters.contains(letter))
+                }
+                Self::Capa => text.is_empty() || client.has(ClientFlags::REDIRECTS),
+                _ => ip_of(&client.addr) == text,
+            },
+        }
+    }
+}
+
+/// Returns the IP address of `ip:port`, without brackets.
+fn ip_of(addr: &str) -> &str {
+    let ip = addr.rsplit_once(':').map_or(addr, |(ip, _)| ip);
+    ip.strip_prefix('[').and_then(|ip| ip.strip_suffix(']')).unwrap_or(ip)
+}
+
+fn yes_no(word: &[u8]) -> Result<bool, CommandError> {
+    match word.to_ascii_lowercase().as_slice() {
+        b"yes" => Ok(true),
+        b"no" => Ok(false),
+        _ => Err(CommandError::SYNTAX),
+    }
 }
 
 fn kind(name: &[u8]) -> Result<Kind, CommandError> {

@@ -27,9 +27,9 @@ use crate::config::{DirectiveId, Settings};
 
 pub use self::failures::TlsFailures;
 pub use self::outgoing::outgoing;
+use self::outgoing::{CLIENT_CERT_FILE, CLIENT_KEY_FILE, CLIENT_KEY_FILE_PASS, REPLICATION};
 pub use self::reload::CERTIFICATE_DAYS_MIN;
 pub(crate) use self::reload::{Reload, note_certificates};
-use self::outgoing::{CLIENT_CERT_FILE, CLIENT_KEY_FILE, CLIENT_KEY_FILE_PASS, REPLICATION};
 pub use self::subject::common_name;
 pub use self::validity::ends;
 

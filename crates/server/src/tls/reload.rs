@@ -113,7 +113,8 @@ fn stamps(settings: &Settings) -> Vec<Stamp> {
     let named = [CERT_FILE, KEY_FILE, CLIENT_CERT_FILE, CLIENT_KEY_FILE, CA_CERT_FILE, CA_CERT_DIR];
     let mut paths: Vec<_> = named.iter().filter_map(|id| settings.path(*id)).collect();
     if let Some(Ok(entries)) = settings.path(CA_CERT_DIR).map(fs::read_dir) {
-        let mut entries: Vec<_> = entries.flatten().take(FILES_MAX).map(|entry| entry.path()).collect();
+        let mut entries: Vec<_> =
+            entries.flatten().take(FILES_MAX).map(|entry| entry.path()).collect();
         entries.sort();
         paths.extend(entries);
     }

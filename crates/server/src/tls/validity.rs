@@ -5,7 +5,9 @@ use std::path::PathBuf;
 use der::asn1::{AnyRef, GeneralizedTime, UtcTime};
 use der::{Decode, SliceReader, Tag, Tagged};
 
-use super::{CERT_FILE, CLIENT_CERT_FILE, REPLICATION, TlsError, files, is_encrypted, load, outgoing};
+use super::{
+    CERT_FILE, CLIENT_CERT_FILE, REPLICATION, TlsError, files, is_encrypted, load, outgoing,
+};
 use crate::commands::certificates::{Certificate, Shown};
 use crate::config::{DirectiveId, Settings};
 

@@ -140,10 +140,12 @@ pub(super) static COMMANDS: &[Defined] = &[Defined::container(
             .flags(OPERATOR)
             .since("2.4.0", "O(N) where N is the number of client connections")
             .doc(
-                "<ip:port | <[ID client-id] [TYPE <NORMAL | MASTER | SLAVE | REPLICA | \
-                 PUBSUB>] [USER username] [ADDR address] [LADDR address] [SKIPME yes/no] \
-                 [MAXAGE maxage]>>",
-                "Closes connections.",
+                "<ip:port | <[ID client-id [client-id ...]] [TYPE <NORMAL | MASTER | SLAVE | REPLICA | \
+                 PUBSUB>] [USER username] [ADDR address] [LADDR address] [SKIPME yes/no] [MAXAGE maxage] \
+                 [NAME name] [IDLE idle] [FLAGS flags] [LIB-NAME lib-name] [LIB-VER lib-ver] [DB db] \
+                 [CAPA capa] [IP ip]>>",
+                "Closes connections. A name with `NOT-`, such as `NOT-ID`, inverts a condition, except for \
+                 `SKIPME`, `MAXAGE` and `IDLE`.",
             )
             .example(
                 r#"
@@ -158,9 +160,10 @@ pub(super) static COMMANDS: &[Defined] = &[Defined::container(
             .flags(OPERATOR)
             .since("2.4.0", "O(N) where N is the number of client connections")
             .doc(
-                "[TYPE <NORMAL | MASTER | REPLICA | PUBSUB>] [ID client-id [client-id \
-                 ...]]",
-                "Lists open connections.",
+                "[TYPE <NORMAL | MASTER | REPLICA | PUBSUB>] [ID client-id [client-id ...]] [USER username] \
+                 [ADDR address] [LADDR address] [SKIPME yes/no] [MAXAGE maxage] [NAME name] [IDLE idle] \
+                 [FLAGS flags] [LIB-NAME lib-name] [LIB-VER lib-ver] [DB db] [CAPA capa] [IP ip]",
+                "Lists open connections, all or those that meet conditions: the ones of `CLIENT KILL`.",
             )
             .example(
                 r#"
@@ -367,7 +370,7 @@ fn info(ctx: &mut Context<'_, '_>) -> Done {
 }
 
 fn list(ctx: &mut Context<'_, '_>, options: Rest<'_>) -> Done {
-    let filter = Filter::for_list(options)?;
+    let filter = Filter::for_list(options, ctx.caller.client.id, &ctx.kernel.acl.users)?;
     let clients = ctx.kernel.clients.matching(&filter, ctx.now_ms);
     let line_of = |client: &Arc<Client>| ctx.kernel.describe_client(client, ctx.now_ms) + "\n";
     let lines: String = clients.iter().map(line_of).collect();
