@@ -176,7 +176,7 @@ fn what_a_transaction_has_taken_too_much_is_evicted_behind_it() {
 #[test]
 fn allkeys_policies_keep_memory_within_the_limit() {
     takes_up_to_seconds(180);
-    for policy in ["allkeys-lru", "allkeys-lfu", "allkeys-random"] {
+    for policy in ["allkeys-lru", "allkeys-lfu", "allkeys-lrm", "allkeys-random"] {
         let server = launch().with("maxmemory", "2mb").with("maxmemory-policy", policy).start();
         let mut c = server.connect();
         for (round, len) in [10, 100, 1000, 20_000].into_iter().enumerate() {

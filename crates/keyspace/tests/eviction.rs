@@ -198,6 +198,31 @@ fn keys_in_use_stay() {
 }
 
 #[test]
+fn keys_that_change_stay_though_others_are_read() {
+    for policy in [Policy::AllkeysLrm, Policy::VolatileLrm] {
+        let world = World::new(4);
+        world.keyspace.set_eviction(&Eviction { policy, ..Eviction::default() });
+        let set = |number: usize, now_ms| {
+            world.with(0, &name(number), now_ms, |db, key| {
+                db.set(key, b"0123456789", Expiry::At(NOW_MS + 1_000_000)).unwrap();
+            });
+        };
+        (0..2000).for_each(|number| set(number, NOW_MS - 40_000_000));
+        (0..1000).for_each(|number| set(number, NOW_MS));
+        for _ in 0..5 {
+            (1000..2000).for_each(|number| assert!(world.get(&name(number))));
+        }
+        world.limit_below_use(policy, 10_000);
+        assert_eq!(world.evict_all(), Evicted::Enough);
+        let (changed, read): (Vec<_>, Vec<_>) = (0..2000).partition(|number| *number < 1000);
+        let lost =
+            |numbers: &[usize]| numbers.iter().filter(|number| !world.has(&name(**number))).count();
+        assert_eq!(lost(&changed), 0, "{policy:?}");
+        assert!(lost(&read) > 50, "{policy:?}: {}", lost(&read));
+    }
+}
+
+#[test]
 fn what_was_not_used_for_long_goes_first() {
     let world = World::new(4);
     world.keyspace.set_eviction(&Eviction { policy: Policy::AllkeysLru, ..Eviction::default() });

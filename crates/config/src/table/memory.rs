@@ -6,10 +6,12 @@ use super::super::kind::{COUNT_OR_SIZE, INT_MAX, Kind};
 const POLICIES: Kind = Kind::Word(&[
     "volatile-lru",
     "volatile-lfu",
+    "volatile-lrm",
     "volatile-random",
     "volatile-ttl",
     "allkeys-lru",
     "allkeys-lfu",
+    "allkeys-lrm",
     "allkeys-random",
     "noeviction",
     "spill",
@@ -21,7 +23,8 @@ pub(super) const ROWS: &[Directive] = &[
         "Memory for the data. 0: no limit. `maxmemory-policy` says what happens at the limit. Code that clients keep \
          counts, and is refused beyond half of it; connection buffers and the program itself do not."),
     row("maxmemory-policy", POLICIES, "noeviction",
-        "Keys to evict at the limit: nothing (writes fail), or keys by last use, frequency, deadline or at random. \
+        "Keys to evict at the limit: nothing (writes fail), or keys by last use (`lru`), last change (`lrm`, as in \
+         Redis 8.6), frequency, deadline or at random. \
          `spill` evicts nothing: values that have not been used for long move to disk."),
     row("spill-reads", Kind::Word(&["auto", "io_uring", "threads"]), "auto",
         "Driver for reading spilled values: io_uring, or by threads. `auto` takes io_uring where it works.")

@@ -110,6 +110,7 @@ impl<'a> Context<'a> {
     fn track_by_policy(&self, entry: &mut Entry) {
         match self.tracking {
             Tracking::Time => entry.touch(self.stamp()),
+            Tracking::Changes => entry.set_access(self.first_access()),
             Tracking::Uses => entry.set_access(entry.access().used_again(self.stamp())),
             Tracking::Frequency => {
                 let tuning = self.keyspace.pressure.frequency();
@@ -126,7 +127,9 @@ impl<'a> Context<'a> {
     #[inline]
     pub(crate) fn first_access(&self) -> Access {
         match self.tracking {
-            Tracking::Time | Tracking::Uses => Access { stamp: self.stamp(), uses: 0 },
+            Tracking::Time | Tracking::Uses | Tracking::Changes => {
+                Access { stamp: self.stamp(), uses: 0 }
+            }
             Tracking::Frequency => {
                 Frequency::new(&self.keyspace.pressure.frequency(), self.now_ms).to_access()
             }
@@ -139,6 +142,9 @@ impl<'a> Context<'a> {
         self.stats.changes.add(1);
         #[cfg(debug_assertions)]
         self.effects.naming.changed(self.db, entry.key());
+        if self.tracking == Tracking::Changes {
+            self.track(entry);
+        }
         let interest = self.interest();
         // Usually there is no listener, or only the log.
         if interest.includes(Interest::CHANGES)

@@ -4,6 +4,7 @@
 //! |---|---|---|
 //! | [`Tracking::Time`] | time of the last use, see [`crate::data::stamp`] | nothing |
 //! | [`Tracking::Uses`] | same | uses since the entry was added, up to 6; eviction counts down. 7: see [`ON_DISK`] |
+//! | [`Tracking::Changes`] | time of the last change | 0 |
 //! | [`Tracking::Frequency`] | logarithmic counter (upper byte), period (lower byte) | upper bits of the period |
 //!
 //! After a change of the policy, the bits of an entry are misread until its next use. This only makes the choice of
@@ -61,7 +62,11 @@ pub(crate) enum Usage {
 
 impl Usage {
     pub(crate) fn of(tracking: Tracking) -> Self {
-        if tracking == Tracking::Time { Self::Stamp } else { Self::Tracked }
+        match tracking {
+            Tracking::Time => Self::Stamp,
+            Tracking::Uses | Tracking::Frequency => Self::Tracked,
+            Tracking::Changes => Self::None,
+        }
     }
 
     /// Returns the policy for use under an undo log, which reverts uses in a rollback.
@@ -79,6 +84,8 @@ pub(crate) enum Tracking {
     Uses,
     /// Frequency of use.
     Frequency,
+    /// Time of the last change.
+    Changes,
 }
 
 impl Access {

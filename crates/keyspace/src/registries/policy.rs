@@ -25,6 +25,10 @@ pub enum Policy {
     VolatileTtl,
     /// Evicts no keys; the least recently used values go to disk.
     Spill,
+    /// Evicts the least recently changed keys.
+    AllkeysLrm,
+    /// Evicts the least recently changed keys with a deadline.
+    VolatileLrm,
 }
 
 /// Keys that may be evicted.
@@ -51,7 +55,7 @@ pub(crate) enum Search {
 
 impl Policy {
     /// All policies; the number of each is its index.
-    pub const ALL: [Self; 9] = [
+    pub const ALL: [Self; 11] = [
         Self::Noeviction,
         Self::AllkeysLru,
         Self::AllkeysLfu,
@@ -61,6 +65,8 @@ impl Policy {
         Self::VolatileRandom,
         Self::VolatileTtl,
         Self::Spill,
+        Self::AllkeysLrm,
+        Self::VolatileLrm,
     ];
 
     /// Returns the name in the configuration.
@@ -75,6 +81,8 @@ impl Policy {
             Self::VolatileRandom => "volatile-random",
             Self::VolatileTtl => "volatile-ttl",
             Self::Spill => "spill",
+            Self::AllkeysLrm => "allkeys-lrm",
+            Self::VolatileLrm => "volatile-lrm",
         }
     }
 
@@ -92,6 +100,7 @@ impl Policy {
         match self {
             Self::AllkeysLru | Self::VolatileLru | Self::Spill => Tracking::Uses,
             Self::AllkeysLfu | Self::VolatileLfu => Tracking::Frequency,
+            Self::AllkeysLrm | Self::VolatileLrm => Tracking::Changes,
             _ => Tracking::Time,
         }
     }
@@ -101,10 +110,11 @@ impl Policy {
         Some(match self {
             // Spilling removes no key; `crate::services::spill` does it.
             Self::Noeviction | Self::Spill => return None,
-            Self::AllkeysLru => Search::Coldest(All, Uses),
+            // Under LRM no uses are counted, so only the time decides.
+            Self::AllkeysLru | Self::AllkeysLrm => Search::Coldest(All, Uses),
             Self::AllkeysLfu => Search::Coldest(All, Frequency),
             Self::AllkeysRandom => Search::Coldest(All, Chance),
-            Self::VolatileLru => Search::Coldest(Volatile, Uses),
+            Self::VolatileLru | Self::VolatileLrm => Search::Coldest(Volatile, Uses),
             Self::VolatileLfu => Search::Coldest(Volatile, Frequency),
             Self::VolatileRandom => Search::Coldest(Volatile, Chance),
             Self::VolatileTtl => Search::NearestDeadline,

@@ -57,7 +57,7 @@ pub(crate) fn age_some(locks: &mut ShardLocks<'_>, now_ms: i64) -> Left {
             Tracking::Frequency => {
                 Frequency::of(access).aged(&tuning, before_ms, now_ms).to_access()
             }
-            Tracking::Time | Tracking::Uses => {
+            Tracking::Time | Tracking::Uses | Tracking::Changes => {
                 let stamp = access.stamp.aged(before_ms / 1000, now_ms / 1000);
                 Access { stamp, ..access }
             }

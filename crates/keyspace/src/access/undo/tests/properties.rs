@@ -26,6 +26,10 @@ use crate::services::evict::evict;
 use crate::services::replay::Replay;
 use crate::services::scan::for_each_entry;
 
+/// Policies that track the use of keys differently.
+const POLICIES: [Policy; 4] =
+    [Policy::AllkeysLru, Policy::AllkeysLfu, Policy::VolatileTtl, Policy::AllkeysLrm];
+
 fn some_steps(locks: &mut ShardLocks<'_>, random: &mut Random, most: usize) {
     for _ in 0..random.below(most) {
         act(locks, random.word());
@@ -71,7 +75,7 @@ fn check_at_the_limit(seed: u64) {
     for round in 0..4 {
         let Memory { entries, index, deadlines, .. } = keyspace.memory();
         let limit_bytes = (entries + index + deadlines) / 8 * 7;
-        let policy = [Policy::AllkeysLru, Policy::AllkeysLfu, Policy::VolatileTtl][round % 3];
+        let policy = POLICIES[round % POLICIES.len()];
         keyspace.set_eviction(&Eviction { policy, limit_bytes, ..Eviction::default() });
         let mut locks = keyspace.locks();
         evict(&mut locks, NOW_MS, 5);
