@@ -68,9 +68,9 @@ pub use engine::{
 /// Version of Tierce, which snapshots record.
 pub const VERSION: &str = env!("CARGO_PKG_VERSION");
 
-/// Version of Redis whose commands, replies and files this implements. Client libraries choose features by
-/// the version in INFO and HELLO, so it must be one they know.
-pub const REDIS_VERSION: &str = "7.2.0";
+/// Version of Redis of which everything is here that client libraries use. They choose features by the version in INFO
+/// and HELLO: with an older one, they would not cache on their side; with a newer one, they would call what is missing.
+pub const REDIS_VERSION: &str = "7.4.0";
 
 /// Compiles the examples of the README.
 #[cfg(doctest)]
