@@ -48,6 +48,7 @@ mod hyperloglog_commands;
 mod import_and_export;
 mod key_commands;
 mod list_commands;
+mod migrate;
 mod scan_guarantee;
 mod select_move_swapdb;
 mod set_commands;

@@ -272,7 +272,7 @@ fn the_server_ends_though_a_script_does_not() {
 fn the_server_ends_after_a_transaction_with_a_long_script_has() {
     let dir = TempDir::new();
     let launch = launch().with("threads", "1").with("busy-reply-threshold", "20");
-    let launch = launch.with("dir", &dir.path().display().to_string());
+    let launch = launch.with("appendonly", "yes").with("dir", &dir.path().display().to_string());
     let mut server = launch.start();
     let (mut c, mut runner) = (server.connect(), server.connect());
     let script = "for i = 1, 50000000 do end return redis.call('incr', KEYS[1])";

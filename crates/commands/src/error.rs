@@ -133,13 +133,6 @@ impl CommandError {
             quoted += &format!("'{}' ", printable(arg, room));
         }
         let name = printable(name, QUOTED_MAX);
-        if name.eq_ignore_ascii_case("migrate") {
-            // Redis waits for the other server and blocks all clients meanwhile. Here no worker may block.
-            return Self::text(format!(
-                "ERR unknown command '{name}': use DUMP and RESTORE to copy a key to another server, or BACKUP or \
-                 tierce export for all keys"
-            ));
-        }
         Self::text(format!("ERR unknown command '{name}', with args beginning with: {quoted}"))
     }
 

@@ -28,6 +28,7 @@ use crate::fault::Fault;
 use crate::hot_keys::{HotKeys, Sums};
 use crate::message::{Notice, Reported};
 use crate::offload::Offload;
+use crate::outgoing::Connect;
 use crate::process;
 use crate::pubsub::PubSub;
 use crate::replica_level::ReplicaLevel;
@@ -114,6 +115,8 @@ pub struct Kernel {
     pub http: OnceLock<Arc<HttpFigures>>,
     /// Queue of commands that take too long for a worker.
     pub offload: Offload,
+    /// Opens connections to other servers, if the program has a network.
+    pub connect: OnceLock<Box<Connect>>,
     /// Scripts, and those that are running.
     pub scripts: Scripts,
     /// Subscriptions and messages.
@@ -254,6 +257,7 @@ impl Kernel {
             certificates: Certificates::default(),
             http: OnceLock::new(),
             offload: Offload::default(),
+            connect: OnceLock::new(),
             scripts: Scripts::default(),
             pubsub: Arc::new(PubSub::new(workers)),
             primary: Primary::new(),

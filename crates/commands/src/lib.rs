@@ -73,6 +73,7 @@ pub mod kernel;
 pub mod metrics;
 pub mod monitors;
 pub mod offload;
+pub mod outgoing;
 pub mod scripting;
 pub mod shutdown;
 pub mod slowlog;

@@ -36,6 +36,7 @@ enum Request {
     Hello,
     ConfigSet,
     Users,
+    Migrate,
     Harmless,
 }
 
@@ -49,6 +50,7 @@ impl Request {
             Some("acl") if is(b"setuser") || is(b"deluser") || is(b"getuser") || is(b"dryrun") => {
                 Self::Users
             }
+            Some("migrate") => Self::Migrate,
             _ => Self::Harmless,
         }
     }
@@ -65,6 +67,12 @@ impl Request {
             Self::ConfigSet => at >= 3 && at % 2 == 1 && config::is_secret(&args[at - 1]),
             // Names of users would help to guess passwords.
             Self::Users => at > 1,
+            // `AUTH password` or `AUTH2 user password` are among the options.
+            Self::Migrate => (6..at).rev().take(2).any(|before| {
+                ["auth", "auth2"]
+                    .iter()
+                    .any(|word| args[before].eq_ignore_ascii_case(word.as_bytes()))
+            }),
             Self::Harmless => false,
         }
     }
@@ -88,6 +96,8 @@ mod tests {
     #[test]
     fn passwords_are_hidden() {
         check("AUTH secret", "AUTH (redacted)");
+        check("migrate h 1 k 0 9 AUTH2 u p", "migrate h 1 k 0 9 AUTH2 (redacted) (redacted)");
+        check("MIGRATE h 1 auth 0 9 COPY auth p", "MIGRATE h 1 auth 0 9 COPY auth (redacted)");
         check("auth user secret", "auth (redacted) (redacted)");
         check("AUTH a b c", "AUTH (redacted) (redacted) (redacted)");
         check("HELLO 3 AUTH user secret", "HELLO 3 AUTH (redacted) (redacted)");

@@ -1,5 +1,7 @@
 //! State shared by all workers: a kernel, and around it listeners, protocols and event loops.
 
+use std::io;
+use std::net::{TcpStream, ToSocketAddrs};
 use std::ops::Deref;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use std::sync::{Arc, OnceLock, Weak};
@@ -17,6 +19,7 @@ use crate::kernel::{Front, Handshakes, Kernel, Traffic};
 use crate::listening::Listening;
 use crate::memcached;
 use crate::message::Notice;
+use crate::outgoing::{Connect, Stream};
 use crate::pedrokv;
 use crate::pubsub::PubSub;
 use crate::shutdown::Shutdown;
@@ -162,6 +165,22 @@ impl Audience for Sessions {
     }
 }
 
+/// Connects to another server; see [`Connect`].
+fn connect(host: &str, port: u16, timeout: Duration) -> io::Result<Box<dyn Stream>> {
+    let mut result = Err(io::ErrorKind::NotFound.into());
+    for address in (host, port).to_socket_addrs()? {
+        result = TcpStream::connect_timeout(&address, timeout);
+        if result.is_ok() {
+            break;
+        }
+    }
+    let stream = result?;
+    stream.set_nodelay(true)?;
+    stream.set_read_timeout(Some(timeout))?;
+    stream.set_write_timeout(Some(timeout))?;
+    Ok(Box::new(stream))
+}
+
 impl Server {
     /// Creates a server that is not serving yet.
     #[must_use]
@@ -194,6 +213,7 @@ impl Server {
         let unix_path = path(UNIXSOCKET);
         let mut kernel = Kernel::new(engine, commands, workers);
         kernel.nanos = tierce_net::monotonic_nanos;
+        kernel.connect = OnceLock::from(Box::new(connect) as Box<Connect>);
         Self {
             kernel,
             listening,

@@ -11,6 +11,8 @@ pub type Options = &'static [(&'static str, usize)];
 pub enum KeySearch {
     /// The keys begin at `first`.
     Index,
+    /// Like `Index`, but there is no key if this word is among the options from the given index on.
+    IndexUnless(&'static str, Options, i16),
     /// The argument at `first` gives their number, and they follow it.
     Count,
     /// The key follows this word, one of the options from `first` on. Arguments of other options may be equal to the
@@ -23,13 +25,16 @@ pub enum KeySearch {
     /// The first half of the arguments after this word, the last of the options from 1 on. COMMAND tells clients to
     /// search it from `first` on.
     FirstHalf(&'static str, Options),
+    /// All arguments after this word, the last of the options from `first` on. COMMAND tells clients to search it from
+    /// the end on.
+    Rest(&'static str, Options),
 }
 
 #[cfg(test)]
 impl KeySearch {
     /// Returns true if the keys are found by searching for words.
     pub const fn goes_by_words(self) -> bool {
-        matches!(self, Self::Word(..) | Self::Option(..) | Self::FirstHalf(..))
+        !matches!(self, Self::Index | Self::Count | Self::Unknown)
     }
 }
 
@@ -144,6 +149,22 @@ impl KeySpec {
         Self { search, first: index, last, step: 1, flags, note: None }
     }
 
+    /// Keys after `word`, all arguments there. The word ends the options from `index` on.
+    pub const fn rest_behind(
+        word: &'static str,
+        others: Options,
+        index: i16,
+        flags: KeyFlags,
+    ) -> Self {
+        let (search, last) = (KeySearch::Rest(word, others), -1);
+        Self { search, first: index, last, step: 1, flags, note: None }
+    }
+
+    /// Leaves the key out if `word` is among the options from `index` on.
+    pub const fn unless_word(self, word: &'static str, others: Options, index: i16) -> Self {
+        Self { search: KeySearch::IndexUnless(word, others, index), ..self }
+    }
+
     /// Keys from argument 1 to the last one, every `step` arguments.
     pub const fn all(step: i16, flags: KeyFlags) -> Self {
         Self { search: KeySearch::Index, first: 1, last: -1, step, flags, note: None }
@@ -159,10 +180,15 @@ impl KeySpec {
         Self { note: Some(note), ..self }
     }
 
+    /// Returns true if COMMAND reports fixed indexes.
+    pub const fn is_at_index(&self) -> bool {
+        matches!(self.search, KeySearch::Index | KeySearch::IndexUnless(..))
+    }
+
     /// Returns the index of the first key in most calls, as a guess.
     #[inline]
     pub const fn first_guess(&self) -> usize {
-        self.first as usize + !matches!(self.search, KeySearch::Index) as usize
+        self.first as usize + !self.is_at_index() as usize
     }
 
     /// Returns the indexes of the keys in a call; the name has index 0. Returns none if the call gives a number of keys
@@ -183,6 +209,16 @@ impl KeySpec {
                 let end =
                     usize::try_from(count).ok().and_then(|count| (first + 1).checked_add(count));
                 first + 1..end.filter(|end| *end <= argc).unwrap_or(0)
+            }
+            KeySearch::IndexUnless(word, others, from) => {
+                match option_index(call, &mut { from as usize }, word, others) {
+                    None if first < argc => first..first + 1,
+                    _ => 0..0,
+                }
+            }
+            KeySearch::Rest(word, others) => {
+                let place = option_index(call, &mut { first }, word, others);
+                place.map_or(0..0, |place| place + 1..argc)
             }
             KeySearch::Unknown => 0..0,
             KeySearch::Word(word, others) | KeySearch::Option(word, others) => {
@@ -245,6 +281,13 @@ mod tests {
         assert_eq!(all(half, "c count 1 group streams c streams a 0"), [7]);
         assert_eq!(all(half, "c group g streams streams a b 0 0"), [5, 6]);
         assert_eq!(all(half, "c count 1"), [] as [usize; 0]);
+        let rest = KeySpec::rest_behind("KEYS", &[("AUTH", 1)], 2, KeyFlags::READ);
+        assert_eq!(all(rest, "c k copy keys keys b"), [4, 5]);
+        assert_eq!(all(rest, "c k auth keys"), [] as [usize; 0]);
+        assert_eq!(all(rest, "c k keys"), [] as [usize; 0]);
+        let one = KeySpec::at(1, KeyFlags::READ).unless_word("KEYS", &[("AUTH", 1)], 2);
+        assert_eq!(all(one, "c k auth keys"), [1]);
+        assert_eq!(all(one, "c k copy keys a"), [] as [usize; 0]);
         let behind = KeySpec::behind("STORE", &[("STOREDIST", 1)], 2, KeyFlags::READ);
         assert_eq!(all(behind, "c store x store k"), [4]);
         assert_eq!(all(behind, "c k x store"), [] as [usize; 0]);

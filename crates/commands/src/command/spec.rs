@@ -1,6 +1,6 @@
 //! The facts about one command.
 
-use super::{Channels, Flags, Group, KeySearch, KeySpec, Scope, category};
+use super::{Channels, Flags, Group, KeySpec, Scope, category};
 
 /// The share of its keys' values that a command visits.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -132,7 +132,7 @@ impl Spec {
     /// Returns the flags that `COMMAND INFO` reports.
     pub fn flag_names(&self) -> impl Iterator<Item = &'static str> {
         // Clients that only know first, last and step have to ask for the positions of the keys of a call.
-        let is_movable = self.keys.iter().any(|keys| keys.search != KeySearch::Index);
+        let is_movable = self.keys.iter().any(|keys| !keys.is_at_index());
         self.flags.names().chain(is_movable.then_some("movablekeys"))
     }
 
@@ -140,7 +140,7 @@ impl Spec {
     /// be searched.
     pub fn key_range(&self) -> (i16, i16, i16) {
         let specs = self.keys.iter().chain(self.routes);
-        let mut ranges = specs.filter(|keys| keys.search == KeySearch::Index);
+        let mut ranges = specs.filter(|keys| keys.is_at_index());
         let first = ranges.next();
         match (first, ranges.next_back().or(first)) {
             (Some(first), Some(last)) => (first.first, last.last, first.step),

@@ -119,11 +119,6 @@ fn questions_about_clusters_replicas_and_modules_are_answered_as_without() {
         ("FAILOVER ABORT", "-ERR No failover in progress."),
         ("MODULE LIST", "[]"),
         ("MODULE LOAD x", "-ERR MODULE command not allowed. There are no modules for this server."),
-        (
-            "MIGRATE h 1 k 0 10",
-            "-ERR unknown command 'MIGRATE': use DUMP and RESTORE to copy a key to another server, or BACKUP or \
-             tierce export for all keys",
-        ),
     ]);
 }
 

@@ -1,7 +1,7 @@
 //! DUMP, RESTORE: single values in Redis' format, for copying them to another server.
 
 use tierce_collections::Collection;
-use tierce_keyspace::{Event, Expiry, Key, Limits, SavedValue};
+use tierce_keyspace::{Event, Expiry, Key, Limits, SavedValue, Value};
 use tierce_rdb::{Kind, WriterOptions, dump};
 use tierce_wire::resp::Rest;
 
@@ -10,6 +10,7 @@ use crate::commands::cursor::Options;
 use crate::commands::options::integer;
 use crate::config::DirectiveId;
 use crate::error::CommandError;
+use crate::kernel::Kernel;
 use crate::persistence::values::{self, Assembly, Flaw};
 use crate::pipeline::{Context, Defined, Done, at_least, exactly};
 
@@ -57,23 +58,31 @@ pub(super) static COMMANDS: &[Defined] = &[
 ];
 
 fn dump(ctx: &mut Context<'_, '_>, [key]: [&[u8]; 1]) -> Done {
-    const COMPRESSION: DirectiveId = DirectiveId::of("rdbcompression");
-    let compression = ctx.kernel.config.settings().is_on(COMPRESSION);
+    let compression = compresses(ctx.kernel);
     let key = ctx.key(0, key);
     ctx.read(&[key], |values, reply| {
-        let [Some(value)] = values else {
-            reply.null();
-            return Ok(());
-        };
-        let mut copy = Vec::new();
-        let value = SavedValue::of(value, &mut copy);
-        let version = values::version_of(&value);
-        let options = WriterOptions { version, compression, ..WriterOptions::default() };
-        let payload = dump::encode(options, |writer| values::write(writer, &value));
-        let payload = payload.map_err(|error| CommandError::text(format!("ERR {error}")))?;
-        reply.bulk(&payload);
+        match values {
+            [Some(value)] => reply.bulk(&payload(value, compression)?),
+            _ => reply.null(),
+        }
         Ok(())
     })
+}
+
+/// Returns true if payloads are compressed.
+pub(super) fn compresses(kernel: &Kernel) -> bool {
+    const COMPRESSION: DirectiveId = DirectiveId::of("rdbcompression");
+    kernel.config.settings().is_on(COMPRESSION)
+}
+
+/// Returns the serialized form of a value.
+pub(super) fn payload(value: &Value<'_>, compression: bool) -> Result<Vec<u8>, CommandError> {
+    let mut copy = Vec::new();
+    let value = SavedValue::of(value, &mut copy);
+    let version = values::version_of(&value);
+    let options = WriterOptions { version, compression, ..WriterOptions::default() };
+    let payload = dump::encode(options, |writer| values::write(writer, &value));
+    payload.map_err(|error| CommandError::text(format!("ERR {error}")))
 }
 
 const BUSY_KEY: CommandError = CommandError::new("BUSYKEY Target key name already exists.");

@@ -3,6 +3,7 @@
 mod basic;
 mod dump;
 mod expire;
+mod migrate;
 mod object;
 mod rename;
 mod scan;
@@ -13,6 +14,7 @@ pub(super) const COMMANDS: &[&[Defined]] = &[
     basic::COMMANDS,
     dump::COMMANDS,
     expire::COMMANDS,
+    migrate::COMMANDS,
     object::COMMANDS,
     rename::COMMANDS,
     scan::COMMANDS,

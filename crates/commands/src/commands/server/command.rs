@@ -232,14 +232,15 @@ fn describe_keys(ctx: &mut Context<'_, '_>, keys: KeySpec) {
     let first = i64::from(keys.first);
     reply.bulk(b"begin_search");
     match keys.search {
-        KeySearch::Word(word, _) | KeySearch::FirstHalf(word, _) => {
+        KeySearch::Word(word, _) | KeySearch::FirstHalf(word, _) | KeySearch::Rest(word, _) => {
             search_step(reply, "keyword", 2);
             reply.bulk(b"keyword");
             reply.bulk(word.as_bytes());
             reply.bulk(b"startfrom");
-            reply.int(first);
+            // From the last argument but one to the front.
+            reply.int(if matches!(keys.search, KeySearch::Rest(..)) { -2 } else { first });
         }
-        KeySearch::Index | KeySearch::Count => {
+        KeySearch::Index | KeySearch::IndexUnless(..) | KeySearch::Count => {
             search_step(reply, "index", 1);
             numbers(reply, &[("index", first)]);
         }

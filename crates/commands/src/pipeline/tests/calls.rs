@@ -189,6 +189,8 @@ impl Calls {
                 return payload.expect("a vector takes everything");
             }
             ("serialized-value", _) if !self.random.one_in(4) => return self.payload.clone(),
+            ("host", _) if self.group == Group::Generic => "127.0.0.1",
+            ("port", _) if self.group == Group::Generic => "6379",
             ("timeout", _) => self.random.pick(&["0", "1", "0.01"]),
             ("numlocal" | "numreplicas", _) => "0",
             ("parameter", _) => "maxmemory",

@@ -1,0 +1,12 @@
+//! Connections to other servers, which the program opens for commands such as MIGRATE: this crate has no sockets.
+
+use std::io::{self, Read, Write};
+use std::time::Duration;
+
+/// Connection to another server.
+pub trait Stream: Read + Write {}
+
+impl<T: Read + Write> Stream for T {}
+
+/// Opens a connection to a host and port. Connecting takes at most the given time, and so does each read and write.
+pub type Connect = dyn Fn(&str, u16, Duration) -> io::Result<Box<dyn Stream>> + Send + Sync;
