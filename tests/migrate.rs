@@ -39,7 +39,7 @@ fn values_of_all_types_move() {
         keys.split(' ').map(|key| c.ask(&format!("DUMP {key}")).to_string()).collect::<Vec<_>>()
     };
     let before = dumps(&mut a);
-    a.check(&migrate(&to, &format!("\"\" 3 5000 KEYS {keys} nosuch")), "+OK");
+    a.check(&migrate(&to, &format!("'' 3 5000 KEYS {keys} nosuch")), "+OK");
     a.check("DBSIZE", ":0");
     b.check("DBSIZE", ":0");
     b.check("SELECT 3", "+OK");
@@ -67,7 +67,7 @@ fn a_key_is_copied_or_replaced_as_the_call_says() {
     a.check("EXISTS k", ":0");
     // What the target refuses stays, and the others have moved.
     a.check("MSET x 1 k 2 y 3", "+OK");
-    a.check(&migrate(&to, "\"\" 0 5000 KEYS x k y"), busy);
+    a.check(&migrate(&to, "'' 0 5000 KEYS x k y"), busy);
     a.check("MGET x k y", "[nil, \"2\", nil]");
     b.check("MGET x k y", "[\"1\", \"new\", \"3\"]");
     let no_db = "-ERR Target instance replied with error: ERR DB index is out of range";
@@ -89,7 +89,7 @@ fn a_target_with_a_password_gets_it() {
     assert!(reply.starts_with("-ERR Target instance replied with error: WRONGPASS"), "{reply}");
     a.check("GET x", "\"1\"");
     a.check(&migrate(&to, "x 0 5000 AUTH secret"), "+OK");
-    a.check(&migrate(&to, "\"\" 0 5000 AUTH2 ann hers KEYS y z"), "+OK");
+    a.check(&migrate(&to, "'' 0 5000 AUTH2 ann hers KEYS y z"), "+OK");
     b.check("MGET x y z", "[\"1\", \"2\", \"3\"]");
 }
 
@@ -106,18 +106,17 @@ fn calls_are_checked_as_by_redis() {
     let both =
         "-ERR When using MIGRATE KEYS option, the key argument must be set to the empty string";
     a.check(&migrate(&to, "k 0 5000 KEYS k"), both);
-    a.check(&migrate(&to, "\"\" 0 5000"), "+NOKEY");
-    let in_script =
-        format!("EVAL \"return redis.pcall('migrate', 'h', {}, 'k', 0, 9).err\" 0", to.port());
-    let reply = a.ask(&in_script).to_string();
+    a.check(&migrate(&to, "'' 0 5000"), "+NOKEY");
+    let in_script = "return redis.pcall('migrate', 'h', '1', 'k', '0', '9').err";
+    let reply = a.call(&["EVAL", in_script, "0"]).to_string();
     assert!(reply.contains("not allowed from script"), "{reply}");
-    a.check("COMMAND GETKEYS MIGRATE h 1 \"\" 0 9 COPY KEYS a b", "[\"a\", \"b\"]");
+    a.check("COMMAND GETKEYS MIGRATE h 1 '' 0 9 COPY KEYS a b", "[\"a\", \"b\"]");
     a.check("COMMAND GETKEYS MIGRATE h 1 k 0 9 AUTH KEYS", "[\"k\"]");
     a.check("ACL SETUSER ann on nopass +@all ~a*", "+OK");
     let mut ann = from.connect();
     ann.check("AUTH ann x", "+OK");
-    ann.check(&migrate(&to, "\"\" 0 5000 KEYS ab"), "+NOKEY");
-    let reply = ann.ask(&migrate(&to, "\"\" 0 5000 KEYS ab k")).to_string();
+    ann.check(&migrate(&to, "'' 0 5000 KEYS ab"), "+NOKEY");
+    let reply = ann.ask(&migrate(&to, "'' 0 5000 KEYS ab k")).to_string();
     assert!(reply.starts_with("-NOPERM"), "{reply}");
     // In a transaction, in its order.
     a.check("MULTI", "+OK");
@@ -155,7 +154,7 @@ fn only_what_the_target_has_confirmed_is_removed() {
     // SELECT is confirmed, and no key.
     c.check(&format!("MIGRATE 127.0.0.1 {} a 0 50", target(1)), READING);
     c.check("MGET a b c", "[\"1\", \"2\", \"3\"]");
-    c.check(&format!("MIGRATE 127.0.0.1 {} \"\" 0 50 KEYS a b c", target(2)), READING);
+    c.check(&format!("MIGRATE 127.0.0.1 {} '' 0 50 KEYS a b c", target(2)), READING);
     c.check("MGET a b c", "[nil, \"2\", \"3\"]");
     // Others are served while a key waits for a target.
     let mut other = server.connect();
