@@ -20,6 +20,7 @@ ADDED = {
     "waitaof": "7.2",
     "hexpire": "7.4", "hexpireat": "7.4", "hexpiretime": "7.4", "hpersist": "7.4", "hpexpire": "7.4",
     "hpexpireat": "7.4", "hpexpiretime": "7.4", "hpttl": "7.4", "httl": "7.4",
+    **{name: "8.0" for name in ("hgetdel", "hgetex", "hsetex")},
     "backup": "our own",
     **{name: "8.6" for name in (
         "hotkeys", "hotkeys|get", "hotkeys|help", "hotkeys|reset", "hotkeys|start", "hotkeys|stop")},

@@ -201,6 +201,137 @@ fn fields_have_deadlines() {
 }
 
 #[test]
+fn fields_are_read_and_their_deadlines_set_at_the_same_time() {
+    with_both(|c| {
+        c.check("HSET h a 1 b 2 c 3", ":3");
+        check_nil(c, "HGETEX h FIELDS 3 a nosuch b", r#"["1", nil, "2"]"#);
+        c.check("HTTL h FIELDS 2 a b", "[:-1, :-1]");
+        check_nil(c, "HGETEX h PXAT 9999999999123 FIELDS 2 a nosuch", r#"["1", nil]"#);
+        c.check("HGETEX h FIELDS 1 b exat 9999999999", r#"["2"]"#);
+        c.check("HPEXPIRETIME h FIELDS 3 a b c", "[:9999999999123, :9999999999000, :-1]");
+        c.check("HGETEX h FIELDS 1 a", r#"["1"]"#);
+        c.check("HGETEX h PERSIST FIELDS 3 a b c", r#"["1", "2", "3"]"#);
+        c.check("HTTL h FIELDS 3 a b c", "[:-1, :-1, :-1]");
+        // A deadline that has passed deletes the field at once, so its second occurrence finds nothing.
+        check_nil(c, "HGETEX h EX 0 FIELDS 2 a a", r#"["1", nil]"#);
+        check_nil(c, "HMGET h a b c", r#"[nil, "2", "3"]"#);
+        c.check("HGETEX h PXAT 1 FIELDS 2 b c", r#"["2", "3"]"#);
+        c.check("EXISTS h", ":0");
+        check_nil(c, "HGETEX nosuch EX 10 FIELDS 2 a b", "[nil, nil]");
+        c.check("SET text v", "+OK");
+        c.check(
+            "HGETEX text FIELDS 1 a",
+            "-WRONGTYPE Operation against a key holding the wrong kind of value",
+        );
+        const TWO_TIMES: &str =
+            "Only one of EX, PX, EXAT, PXAT or PERSIST arguments can be specified";
+        for (arguments, error) in [
+            ("EX 1 PX 1 FIELDS 1 a", TWO_TIMES),
+            ("PERSIST FIELDS 1 a PERSIST", TWO_TIMES),
+            ("FIELDS 1 a KEEPTTL", "unknown argument: KEEPTTL"),
+            ("FNX FIELDS 1 a", "unknown argument: FNX"),
+            ("FIELDS 1 a b", "unknown argument: b"),
+            ("FIELDS 2 a", "wrong number of arguments"),
+            ("EX 10 FIELDS", "wrong number of arguments for 'hgetex' command"),
+            ("FIELDS 0 a", "invalid number of fields"),
+            ("FIELDS 2147483648 a", "invalid number of fields"),
+            ("FIELDS 1 a FIELDS 1 b", "FIELDS keyword specified multiple times"),
+            ("EX 10 PERSIST a", TWO_TIMES),
+            ("FIELDS 1 a EX", "missing expire time"),
+            ("EX FIELDS 1 a", "value is not an integer or out of range"),
+            ("EX -1 FIELDS 1 a", "invalid expire time, must be >= 0"),
+            ("PXAT 70368744177664 FIELDS 1 a", "invalid expire time in 'hgetex' command"),
+        ] {
+            c.check(&format!("HGETEX h {arguments}"), &format!("-ERR {error}"));
+        }
+    });
+}
+
+#[test]
+fn fields_are_set_with_their_deadlines_and_conditions() {
+    with_both(|c| {
+        c.check("HSETEX h FIELDS 2 a 1 b 2", ":1");
+        c.check("HSETEX h PXAT 9999999999123 FIELDS 2 a 3 c 4", ":1");
+        c.check("HPEXPIRETIME h FIELDS 3 a b c", "[:9999999999123, :-1, :9999999999123]");
+        c.check("HSETEX h KEEPTTL FIELDS 2 a 5 b 6", ":1");
+        c.check("HPEXPIRETIME h FIELDS 2 a b", "[:9999999999123, :-1]");
+        c.check("HSETEX h FIELDS 1 a 7", ":1");
+        c.check("HTTL h FIELDS 1 a", "[:-1]");
+        // All fields, or none.
+        c.check("HSETEX h FNX FIELDS 2 d 1 a 2", ":0");
+        c.check("HSETEX h FXX FIELDS 2 a 1 d 2", ":0");
+        c.check("HMGET h a b c", r#"["7", "6", "4"]"#);
+        c.check("HEXISTS h d", ":0");
+        c.check("HSETEX h FIELDS 1 d 8 fnx", ":1");
+        c.check("HSETEX h EXAT 9999999999 fxx FIELDS 1 d 9", ":1");
+        c.check("HPEXPIRETIME h FIELDS 1 d", "[:9999999999000]");
+        c.check("HSETEX nosuch FXX FIELDS 1 a 1", ":0");
+        c.check("HSETEX new FNX FIELDS 1 a 1", ":1");
+        c.check("HGET new a", "\"1\"");
+        // A deadline that has passed.
+        c.check("HSETEX h PX 0 FIELDS 2 a 1 e 2", ":1");
+        check_nil(c, "HMGET h a b c d e", r#"[nil, "6", "4", "9", nil]"#);
+        c.check("HSETEX new PXAT 1 FIELDS 2 a 1 b 2", ":1");
+        c.check("HSETEX fresh PXAT 1 FIELDS 1 a 1", ":1");
+        c.check("EXISTS new fresh nosuch", ":0");
+        // Words of the syntax may be fields and values.
+        c.check("HSETEX words FIELDS 2 EX 60 FIELDS FNX", ":1");
+        c.check("HMGET words EX FIELDS", r#"["60", "FNX"]"#);
+        c.check("SET text v", "+OK");
+        c.check(
+            "HSETEX text FIELDS 1 a 1",
+            "-WRONGTYPE Operation against a key holding the wrong kind of value",
+        );
+        const TWO_TIMES: &str =
+            "Only one of EX, PX, EXAT, PXAT or KEEPTTL arguments can be specified";
+        for (arguments, error) in [
+            ("KEEPTTL EX 1 FIELDS 1 a 1", TWO_TIMES),
+            ("FXX FNX FIELDS 1 a 1", "Only one of FXX or FNX arguments can be specified"),
+            ("FXX FIELDS 1 a 1 FXX", "Only one of FXX or FNX arguments can be specified"),
+            ("PERSIST FIELDS 1 a 1", "unknown argument: PERSIST"),
+            ("FIELDS 1 a 1 b", "unknown argument: b"),
+            ("FIELDS 2 a 1 b", "wrong number of arguments"),
+            ("EX 1 KEEPTTL a 1", TWO_TIMES),
+            ("FNX FXX a 1", "Only one of FXX or FNX arguments can be specified"),
+            ("EX 1 FNX KEEPTTL", TWO_TIMES),
+            ("FNX EX 1 PX", TWO_TIMES),
+            ("FIELDS x a 1", "invalid number of fields"),
+            ("EX 1 FXX", "wrong number of arguments for 'hsetex' command"),
+        ] {
+            c.check(&format!("HSETEX h {arguments}"), &format!("-ERR {error}"));
+        }
+        c.check("HSETEX h FNX EX 1 FXX", "-ERR Only one of FXX or FNX arguments can be specified");
+        c.check("HSETEX h FNX EX 1 EX2", "-ERR unknown argument: EX2");
+    });
+}
+
+#[test]
+fn fields_are_read_and_deleted() {
+    with_both(|c| {
+        c.check("HSET h a 1 b 2 c 3", ":3");
+        check_nil(c, "HGETDEL h FIELDS 3 a nosuch a", r#"["1", nil, nil]"#);
+        check_nil(c, "HMGET h a b c", r#"[nil, "2", "3"]"#);
+        c.check("HGETDEL h FIELDS 2 b c", r#"["2", "3"]"#);
+        c.check("EXISTS h", ":0");
+        check_nil(c, "HGETDEL h FIELDS 1 a", "[nil]");
+        c.check("SET text v", "+OK");
+        c.check(
+            "HGETDEL text FIELDS 1 a",
+            "-WRONGTYPE Operation against a key holding the wrong kind of value",
+        );
+        c.check(
+            "HGETDEL h FIELDS 2 a",
+            "-ERR The `numfields` parameter must match the number of arguments",
+        );
+        c.check("HGETDEL h FIELDS 0 a", "-ERR Number of fields must be a positive integer");
+        c.check(
+            "HGETDEL h NOSUCH 1 a",
+            "-ERR Mandatory argument FIELDS is missing or not at the right position",
+        );
+    });
+}
+
+#[test]
 fn fields_whose_time_has_come_are_gone() {
     with_both(|c| {
         c.check("CONFIG SET hash-max-listpack-entries 100", "+OK");

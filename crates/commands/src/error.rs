@@ -143,6 +143,11 @@ impl CommandError {
         Self::text(format!("ERR unknown subcommand '{name}'. Try {container} HELP."))
     }
 
+    /// An option that the command does not have.
+    pub fn unknown_argument(arg: &[u8]) -> Self {
+        Self::text(format!("ERR unknown argument: {}", printable(arg, 128)))
+    }
+
     /// An unknown subcommand, or one with a wrong number of arguments, of a command that parses its subcommands itself.
     pub fn subcommand_syntax(name: &[u8], container: &str) -> Self {
         let name = printable(name, 128);

@@ -9,6 +9,7 @@ use crate::commands::cursor::Options;
 use crate::commands::options::{TimeBase, TimeForm, TimeUnit, integer};
 use crate::error::CommandError;
 use crate::pipeline::{Body, Context, Defined, Done, at_least};
+use crate::reply::Reply;
 
 const UPDATE: &[KeySpec] = &[KeySpec::at(1, KeyFlags::UPDATE)];
 const READ: &[KeySpec] = &[KeySpec::at(1, KeyFlags::READ)];
@@ -228,7 +229,10 @@ impl Condition {
 }
 
 /// Returns the names after `FIELDS numfields`.
-fn names_of(mut fields: Options<'_>, bad_count: CommandError) -> Result<Rest<'_>, CommandError> {
+pub(super) fn names_of(
+    mut fields: Options<'_>,
+    bad_count: CommandError,
+) -> Result<Rest<'_>, CommandError> {
     if !fields.take("fields") {
         return Err(CommandError::new(
             "ERR Mandatory argument FIELDS is missing or not at the right position",
@@ -246,7 +250,12 @@ fn names_of(mut fields: Options<'_>, bad_count: CommandError) -> Result<Rest<'_>
 }
 
 /// Converts a time argument to a deadline.
-fn deadline(arg: &[u8], form: TimeForm, now_ms: i64, command: &str) -> Result<i64, CommandError> {
+pub(super) fn deadline(
+    arg: &[u8],
+    form: TimeForm,
+    now_ms: i64,
+    command: &str,
+) -> Result<i64, CommandError> {
     let value = integer(arg)?;
     if value < 0 {
         return Err(CommandError::new("ERR invalid expire time, must be >= 0"));
@@ -273,7 +282,7 @@ fn expire(
     let condition = condition.unwrap_or(Condition::Always);
     // All fields get the same deadline, so either all changed ones keep it or all expire at once.
     let event = if at_ms <= ctx.now_ms { Event::HDel } else { Event::HExpire };
-    edit_each(ctx, key, names, event, |hash, name, now_ms| {
+    number_each(ctx, key, names, event, |hash, name, now_ms| {
         let Some(field) = hash.get(name, now_ms) else { return NO_FIELD };
         if !condition.holds(field.deadline_ms, at_ms) {
             CONDITION_NOT_MET
@@ -289,7 +298,7 @@ fn expire(
 
 fn persist(ctx: &mut Context<'_, '_>, [key]: [&[u8]; 1], fields: Rest<'_, 3>) -> Done {
     let names = names_of(Options::of(fields), NUMBER_OF_FIELDS)?;
-    edit_each(ctx, key, names, Event::HPersist, |hash, name, now_ms| {
+    number_each(ctx, key, names, Event::HPersist, |hash, name, now_ms| {
         match hash.get(name, now_ms).map(|field| field.deadline_ms) {
             None => NO_FIELD,
             Some(None) => NO_DEADLINE,
@@ -301,16 +310,32 @@ fn persist(ctx: &mut Context<'_, '_>, [key]: [&[u8]; 1], fields: Rest<'_, 3>) ->
     })
 }
 
-const NUMBER_OF_FIELDS: CommandError =
+pub(super) const NUMBER_OF_FIELDS: CommandError =
     CommandError::new("ERR Number of fields must be a positive integer");
 
-/// Edits each field, and replies with the results. If a field has changed, `event` is reported.
-fn edit_each(
+/// Edits each field, and replies with the results.
+fn number_each(
     ctx: &mut Context<'_, '_>,
     key: &[u8],
     names: Rest<'_>,
     event: Event,
     mut edit: impl FnMut(&mut Editor<'_, Hash>, &[u8], i64) -> i64,
+) -> Done {
+    edit_each(ctx, key, names, event, |reply, now_ms, found| {
+        let outcome = found.map_or(NO_FIELD, |(hash, name)| edit(hash, name, now_ms));
+        reply.int(outcome);
+        matches!(outcome, DONE | DELETED)
+    })
+}
+
+/// Calls `edit` for each field with the hash and the name, or without them if there is no hash. It replies, and returns
+/// true if it has changed the field. If it has changed any, `event` is reported.
+pub(super) fn edit_each(
+    ctx: &mut Context<'_, '_>,
+    key: &[u8],
+    names: Rest<'_>,
+    event: Event,
+    mut edit: impl FnMut(&mut Reply<'_>, i64, Option<(&mut Editor<'_, Hash>, &[u8])>) -> bool,
 ) -> Done {
     let now_ms = ctx.now_ms;
     let (mut db, key, reply) = ctx.open(key);
@@ -318,9 +343,7 @@ fn edit_each(
         reply.array(names.len());
         let mut edited = false;
         for name in names.iter() {
-            let outcome = edit(hash, name, now_ms);
-            edited |= matches!(outcome, DONE | DELETED);
-            reply.int(outcome);
+            edited |= edit(reply, now_ms, Some((&mut *hash, name)));
         }
         Ok(edited)
     })?;
@@ -329,7 +352,7 @@ fn edit_each(
         Some(false) => {}
         None => {
             reply.array(names.len());
-            names.iter().for_each(|_| reply.int(NO_FIELD));
+            names.iter().for_each(|_| _ = edit(reply, now_ms, None));
         }
     }
     Ok(())

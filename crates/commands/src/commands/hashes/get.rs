@@ -169,7 +169,8 @@ fn hmget(ctx: &mut Context<'_, '_>, [key]: [&[u8]; 1], fields: Rest<'_, 1>) -> D
     Ok(())
 }
 
-fn value_or_null(reply: &mut Reply<'_>, field: Option<FieldRef<'_>>) {
+/// Replies with the value of a field.
+pub(super) fn value_or_null(reply: &mut Reply<'_>, field: Option<FieldRef<'_>>) {
     match field {
         Some(field) => reply.element(field.value),
         None => reply.null(),

@@ -1,5 +1,6 @@
 //! Commands on hashes.
 
+mod combined;
 mod counter;
 mod deadline;
 mod get;
@@ -16,4 +17,5 @@ pub(super) const COMMANDS: &[&[Defined]] = &[
     random::COMMANDS,
     scan::COMMANDS,
     deadline::COMMANDS,
+    combined::COMMANDS,
 ];

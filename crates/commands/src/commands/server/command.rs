@@ -128,11 +128,10 @@ pub(super) static COMMANDS: &[Defined] = &[Defined::container(
             )
             .example(
                 r#"
-                    > COMMAND LIST FILTERBY PATTERN hs*
-                    1) "hstrlen"
-                    2) "hset"
-                    3) "hsetnx"
-                    4) "hscan"
+                    > COMMAND LIST FILTERBY PATTERN hset*
+                    1) "hset"
+                    2) "hsetnx"
+                    3) "hsetex"
                     "#,
             ),
         help_spec(Group::Server)
