@@ -174,6 +174,8 @@ fn keys_count_as_often_as_they_are_read() {
         ("SDIFF a a", 2, 0),
         ("SINTERCARD 3 a a b", 3, 0),
         ("SINTERCARD 3 no list a", 1, 1),
+        ("SUNIONCARD 3 a a b", 3, 0),
+        ("SDIFFCARD 3 a no a", 2, 1),
         ("ZUNIONSTORE d 3 z list w", 2, 0),
         ("ZUNIONSTORE d 3 z a text", 3, 0),
         ("ZINTERSTORE d 2 no no", 0, 2),

@@ -146,6 +146,31 @@ fn sets_make_sets() {
         c.check("SINTERCARD 3 a b", "-ERR Number of keys can't be greater than number of args");
         c.check("SINTERCARD 2 a b LIMIT -1", "-ERR LIMIT can't be negative");
         c.check("SINTERCARD 2 a b NOSUCH 1", "-ERR syntax error");
+        c.check("SUNIONCARD 3 a b c", ":7");
+        c.check("SUNIONCARD 3 a b c LIMIT 6", ":6");
+        c.check("SUNIONCARD 3 a nosuch a LIMIT 0", ":5");
+        c.check("SUNIONCARD 2 nosuch nosuch", ":0");
+        c.check("SUNIONCARD 3 a b c approx", ":7");
+        c.check("SUNIONCARD 3 a b c LIMIT 100 APPROX", ":7");
+        c.check("SUNIONCARD 3 a b c APPROX LIMIT 3", ":3");
+        c.check("SDIFFCARD 3 a b c", ":2");
+        c.check("SDIFFCARD 3 a b c LIMIT 1", ":1");
+        c.check("SDIFFCARD 1 a LIMIT 9", ":5");
+        c.check("SDIFFCARD 2 a a", ":0");
+        c.check("SDIFFCARD 2 nosuch a", ":0");
+        c.check("SDIFFCARD 2 a b APPROX", "-ERR syntax error");
+        for command in ["SUNIONCARD", "SDIFFCARD"] {
+            for (arguments, error) in [
+                ("0 a", "numkeys should be greater than 0"),
+                ("x a", "numkeys should be greater than 0"),
+                ("3 a b", "Number of keys can't be greater than number of args"),
+                ("2 a b LIMIT -1", "LIMIT can't be negative"),
+                ("2 a b LIMIT", "syntax error"),
+                ("2 a b NOSUCH", "syntax error"),
+            ] {
+                c.check(&format!("{command} {arguments}"), &format!("-ERR {error}"));
+            }
+        }
         c.check("SINTERSTORE d a b", ":3");
         assert_eq!(sorted(&c.ask("SMEMBERS d")), ["2", "3", "x"]);
         c.check("SUNIONSTORE d d c", ":4");
@@ -157,13 +182,41 @@ fn sets_make_sets() {
         c.check("SINTERSTORE text a nosuch", ":0");
         c.check("EXISTS text", ":0");
         c.check("SET text 1", "+OK");
-        for line in ["SINTER a text", "SINTER nosuch text", "SUNION a text", "SDIFFSTORE d a text"]
-        {
+        for line in [
+            "SINTER a text",
+            "SINTER nosuch text",
+            "SUNION a text",
+            "SDIFFSTORE d a text",
+            "SUNIONCARD 2 a text",
+            "SDIFFCARD 2 nosuch text",
+        ] {
             c.check(line, WRONG_TYPE);
         }
         c.check("COMMAND GETKEYS SINTERCARD 2 a b LIMIT 5", r#"["a", "b"]"#);
         c.check("COMMAND GETKEYS SINTERSTORE d a b", r#"["d", "a", "b"]"#);
     });
+}
+
+/// The estimate is that of a HyperLogLog with the same elements.
+#[test]
+fn large_unions_are_counted_exactly_or_estimated() {
+    let server = crate::server();
+    let mut c = server.connect();
+    for from in (0..30_000).step_by(1000) {
+        let members: String = (from..from + 1000).map(|number| format!(" {number}")).collect();
+        c.ask(&format!("SADD {}{members}", if from < 20_000 { "a" } else { "b" }));
+        c.ask(&format!("PFADD counter{members}"));
+    }
+    c.check("SADD b 0 1 2", ":3");
+    c.check("SUNIONCARD 2 a b", ":30000");
+    c.check("SUNIONCARD 2 a b LIMIT 29999", ":29999");
+    c.check("SDIFFCARD 2 a b", ":19997");
+    c.check("SDIFFCARD 2 b a", ":10000");
+    c.check("SDIFFCARD 2 b a LIMIT 1", ":1");
+    let estimate = c.ask("PFCOUNT counter").int();
+    c.check("SUNIONCARD 2 a b APPROX", &format!(":{estimate}"));
+    c.check("SUNIONCARD 2 a b APPROX LIMIT 5000", ":5000");
+    c.check("SUNIONCARD 2 a b APPROX LIMIT 100000", &format!(":{estimate}"));
 }
 
 #[test]

@@ -187,6 +187,7 @@ fn reads_are_remembered_and_writes_are_not() {
         ("SET k v", "TOUCH k", true),
         ("HSET k f v", "HGETALL k", true),
         ("SADD k a", "SINTERCARD 2 k other", true),
+        ("SADD k a", "SUNIONCARD 2 other k", true),
         ("ZADD k 1 a", "ZDIFF 2 other k", true),
         ("RPUSH k 1", "SORT_RO k", true),
         ("RPUSH k 1", "GET k", true),

@@ -243,6 +243,12 @@ pub fn raise_all(bytes: &[u8], registers: &mut Registers) -> Result<(), Error> {
     }
 }
 
+/// Raises the register of an element.
+pub fn raise(registers: &mut Registers, element: &[u8]) {
+    let Observation { register, value } = observe(element);
+    registers[register] = registers[register].max(value);
+}
+
 /// Returns the approximate number of distinct elements behind these registers.
 pub fn count(registers: &Registers) -> u64 {
     let mut histogram = [0; estimate::VALUES];

@@ -22,30 +22,32 @@ pub fn intersection<'a>(sets: &[&'a Set], mut visit: impl FnMut(Element<'a>) -> 
     }
 }
 
-/// Visits the members that at least one of the sets has.
-pub fn union<'a>(sets: &[&'a Set], mut visit: impl FnMut(Element<'a>)) {
+/// Visits the members that at least one of the sets has. Ends when `visit` returns `false`.
+pub fn union<'a>(sets: &[&'a Set], mut visit: impl FnMut(Element<'a>) -> bool) {
     let mut sets = sets.to_vec();
     sets.sort_by_key(|set| std::cmp::Reverse(set.len()));
     let Some((largest, others)) = sets.split_first() else { return };
-    largest.iter().for_each(&mut visit);
+    if !largest.iter().all(&mut visit) {
+        return;
+    }
     // Members of the last set are not looked up any more, nor those of the largest, which does its own lookup.
     let mut seen = Seen::default();
     for (index, set) in others.iter().enumerate() {
         let is_last = index + 1 == others.len();
         for element in set.iter().filter(|element| !largest.contains_compact(*element)) {
             let is_new = if is_last { !seen.contains(element) } else { seen.insert(element) };
-            if is_new {
-                visit(element);
+            if is_new && !visit(element) {
+                return;
             }
         }
     }
 }
 
-/// Visits the members of `first` that none of the others has.
+/// Visits the members of `first` that none of the others has. Ends when `visit` returns `false`.
 ///
 /// Either looks up each member of the first in the others, or removes the members of each from a table of those of the
 /// first, whichever is estimated to be less work, as in Redis.
-pub fn difference<'a>(first: &'a Set, others: &[&'a Set], visit: impl FnMut(Element<'a>)) {
+pub fn difference<'a>(first: &'a Set, others: &[&'a Set], visit: impl FnMut(Element<'a>) -> bool) {
     // Common members end a lookup early.
     let work_of_asking = first.len() * (others.len() + 1) / 2;
     let work_of_taking = first.len() + others.iter().map(|set| set.len()).sum::<usize>();
@@ -55,7 +57,7 @@ pub fn difference<'a>(first: &'a Set, others: &[&'a Set], visit: impl FnMut(Elem
         others.sort_by_key(|set| std::cmp::Reverse(set.len()));
         let is_left =
             |element: &Element<'_>| !others.iter().any(|set| set.contains_compact(*element));
-        first.iter().filter(is_left).for_each(visit);
+        first.iter().filter(is_left).all(visit);
         return;
     }
     let mut left = Seen::default();
@@ -63,7 +65,7 @@ pub fn difference<'a>(first: &'a Set, others: &[&'a Set], visit: impl FnMut(Elem
     for element in others.iter().flat_map(|set| set.iter()) {
         left.remove(element);
     }
-    left.table.into_iter().for_each(visit);
+    left.table.into_iter().all(visit);
 }
 
 /// Elements by reference.

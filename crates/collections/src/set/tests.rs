@@ -111,12 +111,24 @@ proptest! {
         let common = first.iter().filter(|member| others.iter().all(|other| other.contains(*member)));
         check(found, common.cloned().collect())?;
         let mut found = Vec::new();
-        union(&sets, |element| found.push(element.to_vec()));
+        union(&sets, |element| { found.push(element.to_vec()); true });
         check(found, models.iter().flatten().cloned().collect())?;
         let mut found = Vec::new();
-        difference(sets[0], &sets[1..], |element| found.push(element.to_vec()));
+        difference(sets[0], &sets[1..], |element| { found.push(element.to_vec()); true });
         let left = first.iter().filter(|member| !others.iter().any(|other| other.contains(*member)));
-        check(found, left.cloned().collect())?;
+        check(found.clone(), left.cloned().collect())?;
+        // Each can be ended, which tells nothing about the rest.
+        let all: Model = models.iter().flatten().cloned().collect();
+        for most in 1..4 {
+            let visits = |run: &dyn Fn(&mut dyn FnMut() -> bool)| {
+                let mut visits = 0;
+                run(&mut || { visits += 1; visits < most });
+                visits
+            };
+            prop_assert_eq!(visits(&|visit| union(&sets, |_| visit())), most.min(all.len()));
+            let left = visits(&|visit| difference(sets[0], &sets[1..], |_| visit()));
+            prop_assert_eq!(left, most.min(found.len()));
+        }
     }
 
     /// Despite all changes during a scan, a member that stays is visited.

@@ -1,7 +1,8 @@
 //! SINTER, SUNION, SDIFF and their relatives: operations on several sets.
 
+use tierce_collections::hyperloglog::{self, REGISTERS};
 use tierce_collections::set::{difference, intersection, union};
-use tierce_collections::{Collection, Element, Set, SetLimits};
+use tierce_collections::{Collection, Element, IntText, Set, SetLimits};
 use tierce_keyspace::{CollectionType, Event, Value};
 use tierce_wire::number::parse_i64;
 use tierce_wire::resp::Rest;
@@ -29,6 +30,13 @@ const fn writer(name: &'static str, body: Body) -> Defined {
         .keys(const { &[KeySpec::at(1, KeyFlags::OVERWRITE), SOURCES] })
 }
 
+const fn counter(name: &'static str, body: Body) -> Defined {
+    Defined::new(name, Group::Set, body)
+        .flags(Flags::READONLY)
+        .locks(Scope::InTurns)
+        .keys(const { &[KeySpec::counted(1, KeyFlags::READ)] })
+}
+
 const INTERSECTION: &str =
     "O(N*M) worst case where N is the size of the smallest set and M is the number of sets";
 const OTHERS: &str = "O(N) where N is the total number of members in all sets";
@@ -49,11 +57,8 @@ pub(super) static COMMANDS: &[Defined] = &[
             2) "Hedy"
             "#,
         ),
-    Defined::new("sintercard", Group::Set, at_least!(sintercard))
+    counter("sintercard", at_least!(|ctx, [n], keys| count(ctx, n, keys, Operation::Intersection)))
         .weighs(Weight::Smallest)
-        .flags(Flags::READONLY)
-        .locks(Scope::InTurns)
-        .keys(&[KeySpec::counted(1, KeyFlags::READ)])
         .since("7.0.0", INTERSECTION)
         .doc(
             "numkeys key [key ...] [LIMIT limit]",
@@ -107,6 +112,27 @@ pub(super) static COMMANDS: &[Defined] = &[
             3) "Mary"
             "#,
         ),
+    counter("sunioncard", at_least!(|ctx, [n], keys| count(ctx, n, keys, Operation::Union)))
+        .weighs(Weight::All)
+        .since("8.10.0", OTHERS)
+        .doc(
+            "numkeys key [key ...] [APPROX] [LIMIT limit]",
+            "Returns the number of members of the union of multiple sets, or an estimate.",
+        )
+        .example(
+            r#"
+            > SADD monday Ada Grace
+            (integer) 2
+            > SADD tuesday Grace Mary
+            (integer) 2
+            > SUNIONCARD 2 monday tuesday
+            (integer) 3
+            > SUNIONCARD 2 monday tuesday LIMIT 2
+            (integer) 2
+            > SUNIONCARD 2 monday tuesday APPROX
+            (integer) 3
+            "#,
+        ),
     writer("sunionstore", at_least!(|ctx, [to], keys| store(ctx, to, keys, Operation::Union)))
         .weighs(Weight::All)
         .since("1.0.0", OTHERS)
@@ -138,6 +164,25 @@ pub(super) static COMMANDS: &[Defined] = &[
             > SDIFF monday tuesday
             1) "Ada"
             2) "Hedy"
+            "#,
+        ),
+    counter("sdiffcard", at_least!(|ctx, [n], keys| count(ctx, n, keys, Operation::Difference)))
+        .weighs(Weight::All)
+        .since("8.10.0", OTHERS)
+        .doc(
+            "numkeys key [key ...] [LIMIT limit]",
+            "Returns the number of members of the difference of multiple sets.",
+        )
+        .example(
+            r#"
+            > SADD monday Ada Grace Hedy
+            (integer) 3
+            > SADD tuesday Grace Mary
+            (integer) 2
+            > SDIFFCARD 2 monday tuesday
+            (integer) 2
+            > SDIFFCARD 2 monday tuesday LIMIT 1
+            (integer) 1
             "#,
         ),
     writer("sdiffstore", at_least!(|ctx, [to], keys| store(ctx, to, keys, Operation::Difference)))
@@ -202,31 +247,68 @@ impl<'a> Operands<'a> {
         self.sets.iter().copied()
     }
 
-    /// Returns the members of the result.
-    fn members(&self, operation: Operation) -> Vec<Element<'a>> {
-        let mut members = Vec::new();
+    /// Visits the members of the result. Ends when `visit` returns `false`.
+    fn each(&self, operation: Operation, visit: impl FnMut(Element<'a>) -> bool) {
         match operation {
             Operation::Intersection => {
                 let sets: Option<Vec<&Set>> = self.sets().collect();
-                intersection(&sets.unwrap_or_default(), |member| {
-                    members.push(member);
-                    true
-                });
+                intersection(&sets.unwrap_or_default(), visit);
             }
             Operation::Union => {
                 let sets: Vec<&Set> = self.sets().flatten().collect();
-                union(&sets, |member| members.push(member));
+                union(&sets, visit);
             }
             Operation::Difference if self.takes_itself_away => {}
             Operation::Difference => {
                 let mut sets = self.sets();
                 if let Some(first) = sets.next().flatten() {
                     let others: Vec<&Set> = sets.flatten().collect();
-                    difference(first, &others, |member| members.push(member));
+                    difference(first, &others, visit);
                 }
             }
         }
+    }
+
+    /// Returns the members of the result.
+    fn members(&self, operation: Operation) -> Vec<Element<'a>> {
+        let mut members = Vec::new();
+        self.each(operation, |member| {
+            members.push(member);
+            true
+        });
         members
+    }
+
+    /// Returns the number of members of the result, at most `limit` unless that is 0.
+    fn count(&self, operation: Operation, limit: u64) -> u64 {
+        let mut found = 0;
+        self.each(operation, |_| {
+            found += 1;
+            found != limit
+        });
+        found
+    }
+
+    /// Returns the approximate number of members of the union, at most `limit` unless that is 0.
+    fn estimate(&self, limit: u64) -> u64 {
+        /// Least members between two estimates, each of which takes as long as about as many.
+        const STEP_MIN: u64 = 1000;
+        let mut registers = Box::new([0; REGISTERS]);
+        let mut text = IntText::new();
+        let (mut seen, mut next) = (0, limit);
+        for member in self.sets().flatten().flat_map(Set::iter) {
+            hyperloglog::raise(&mut registers, member.bytes(&mut text));
+            seen += 1;
+            if seen == next {
+                let found = hyperloglog::count(&registers);
+                if found >= limit {
+                    return limit;
+                }
+                next = seen + (limit - found).max(STEP_MIN);
+            }
+        }
+        let found = hyperloglog::count(&registers);
+        if limit == 0 { found } else { found.min(limit) }
     }
 }
 
@@ -277,35 +359,45 @@ fn set_of(members: Vec<Element<'_>>, limits: SetLimits) -> Set {
     set
 }
 
-fn sintercard(ctx: &mut Context<'_, '_>, [numkeys]: [&[u8]; 1], keys: Rest<'_, 1>) -> Done {
+/// Replies with the number of members of the result.
+fn count(
+    ctx: &mut Context<'_, '_>,
+    numkeys: &[u8],
+    keys: Rest<'_, 1>,
+    operation: Operation,
+) -> Done {
     let count = parse_i64(numkeys).filter(|count| *count > 0);
     let count = count.ok_or(CommandError::new("ERR numkeys should be greater than 0"))? as usize;
     let Some((keys, options)) = keys.split_at(count) else {
         return Err(CommandError::new("ERR Number of keys can't be greater than number of args"));
     };
-    let limit = limit(Options::of(options))?;
+    let (limit, is_exact) = options_of_count(Options::of(options), operation)?;
     let keys = Distinct::of(&ctx.keys(keys.iter()));
     ctx.read(&keys.keys, |values, reply| {
         let operands = Operands::of(values, &keys)?;
-        let sets: Option<Vec<&Set>> = operands.sets().collect();
-        let mut found = 0;
-        intersection(&sets.unwrap_or_default(), |_| {
-            found += 1;
-            found != limit
-        });
-        reply.count(found);
+        let found =
+            if is_exact { operands.count(operation, limit) } else { operands.estimate(limit) };
+        reply.int(found as i64);
         Ok(())
     })?;
     keys.count_repeated(ctx)
 }
 
-/// Parses the maximum number of members that SINTERCARD counts; 0 for all.
-fn limit(mut options: Options<'_>) -> Result<usize, CommandError> {
-    let mut limit = 0;
-    while options.take("limit") {
-        let value = parse_i64(options.value()?).filter(|value| *value >= 0);
-        limit = value.ok_or(CommandError::new("ERR LIMIT can't be negative"))? as usize;
+/// Parses the maximum number of members that are counted, 0 for all, and whether the count is exact.
+fn options_of_count(
+    mut options: Options<'_>,
+    operation: Operation,
+) -> Result<(u64, bool), CommandError> {
+    let (mut limit, mut is_exact) = (0, true);
+    loop {
+        if options.take("limit") {
+            let value = parse_i64(options.value()?).filter(|value| *value >= 0);
+            limit = value.ok_or(CommandError::new("ERR LIMIT can't be negative"))? as u64;
+        } else if operation == Operation::Union && options.take("approx") {
+            is_exact = false;
+        } else {
+            options.end()?;
+            return Ok((limit, is_exact));
+        }
     }
-    options.end()?;
-    Ok(limit)
 }
