@@ -59,6 +59,7 @@ DIFFERENT = {
     ("client|kill", "words"): "7.4: MAXAGE; Valkey 9: conditions on all fields",
     ("client|list", "words"): "Valkey 9: conditions",
     ("hscan", "words"): "7.4: NOVALUES",
+    **{(name, "words"): "8.8: AGGREGATE COUNT" for name in ("zinter", "zinterstore", "zunion", "zunionstore")},
     ("zrank", "words"): "7.2: WITHSCORE",
     ("zrevrank", "words"): "7.2: WITHSCORE",
     **{(name, fact): "7.2: deprecated" for name in ("psetex", "quit", "setex", "setnx")

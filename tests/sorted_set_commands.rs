@@ -207,6 +207,36 @@ fn sets_are_combined() {
 }
 
 #[test]
+fn sets_are_counted_by_their_weights() {
+    in_both_forms(|c| {
+        c.check("ZADD a 7 x inf y", ":2");
+        c.check("ZADD b -3 y 20 z", ":2");
+        c.check("SADD s y", ":1");
+        for (arguments, expected) in [
+            ("ZUNION 3 a b s AGGREGATE count WITHSCORES", r#"["x", "1", "z", "1", "y", "3"]"#),
+            ("ZINTER 3 a b s AGGREGATE COUNT WITHSCORES", r#"["y", "3"]"#),
+            (
+                "ZINTER 2 a a WEIGHTS 2 0.5 AGGREGATE COUNT WITHSCORES",
+                r#"["x", "2.5", "y", "2.5"]"#,
+            ),
+            (
+                "ZUNION 2 a b WEIGHTS 0 -4 AGGREGATE COUNT WITHSCORES",
+                r#"["y", "-4", "z", "-4", "x", "0"]"#,
+            ),
+            ("ZINTER 2 a b WEIGHTS inf -inf AGGREGATE COUNT WITHSCORES", r#"["y", "0"]"#),
+            ("ZUNIONSTORE d 3 a b s AGGREGATE COUNT", ":3"),
+            ("ZRANGE d 0 -1 WITHSCORES", r#"["x", "1", "z", "1", "y", "3"]"#),
+            ("ZINTERSTORE d 2 b s WEIGHTS 3 4 AGGREGATE COUNT", ":1"),
+            ("ZRANGE d 0 -1 WITHSCORES", r#"["y", "7"]"#),
+            ("ZDIFF 1 a AGGREGATE COUNT", "-ERR syntax error"),
+            ("ZUNION 1 a AGGREGATE AVERAGE", "-ERR syntax error"),
+        ] {
+            c.check(arguments, expected);
+        }
+    });
+}
+
+#[test]
 fn resp3_has_doubles_and_pairs() {
     let server = server();
     let mut c = server.connect_resp3();

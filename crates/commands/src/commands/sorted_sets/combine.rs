@@ -43,7 +43,7 @@ pub(super) static COMMANDS: &[Defined] = &[
         .weighs(Weight::All)
         .since("6.2.0", UNION)
         .doc(
-            "numkeys key [key ...] [WEIGHTS weight [weight ...]] [AGGREGATE <SUM | MIN | MAX>] \
+            "numkeys key [key ...] [WEIGHTS weight [weight ...]] [AGGREGATE <SUM | MIN | MAX | COUNT>] \
                  [WITHSCORES]",
             "Returns the union of multiple sorted sets.",
         )
@@ -71,6 +71,10 @@ pub(super) static COMMANDS: &[Defined] = &[
                2) (double) 20
             3) 1) "Grace"
                2) (double) 30
+            > ZUNIONSTORE days 2 monday tuesday AGGREGATE COUNT
+            (integer) 3
+            > ZSCORE days Grace
+            "2"
             "#,
         ),
     writer(
@@ -81,7 +85,7 @@ pub(super) static COMMANDS: &[Defined] = &[
     .since("2.0.0", UNION)
     .doc(
         "destination numkeys key [key ...] [WEIGHTS weight [weight ...]] [AGGREGATE <SUM | \
-                 MIN | MAX>]",
+                 MIN | MAX | COUNT>]",
         "Stores the union of multiple sorted sets in a key.",
     )
     .example(
@@ -104,7 +108,7 @@ pub(super) static COMMANDS: &[Defined] = &[
         .weighs(Weight::Smallest)
         .since("6.2.0", INTER)
         .doc(
-            "numkeys key [key ...] [WEIGHTS weight [weight ...]] [AGGREGATE <SUM | MIN | MAX>] \
+            "numkeys key [key ...] [WEIGHTS weight [weight ...]] [AGGREGATE <SUM | MIN | MAX | COUNT>] \
                  [WITHSCORES]",
             "Returns the intersect of multiple sorted sets.",
         )
@@ -136,7 +140,7 @@ pub(super) static COMMANDS: &[Defined] = &[
     .since("2.0.0", INTER)
     .doc(
         "destination numkeys key [key ...] [WEIGHTS weight [weight ...]] [AGGREGATE <SUM | \
-                 MIN | MAX>]",
+                 MIN | MAX | COUNT>]",
         "Stores the intersect of multiple sorted sets in a key.",
     )
     .example(
@@ -231,6 +235,8 @@ enum Aggregate {
     Sum,
     Min,
     Max,
+    /// Sums the weights; scores do not count.
+    Count,
 }
 
 impl Aggregate {
@@ -239,6 +245,7 @@ impl Aggregate {
             b"sum" => Ok(Self::Sum),
             b"min" => Ok(Self::Min),
             b"max" => Ok(Self::Max),
+            b"count" => Ok(Self::Count),
             _ => Err(CommandError::SYNTAX),
         }
     }
@@ -246,7 +253,7 @@ impl Aggregate {
     fn of(self, left: f64, right: f64) -> f64 {
         match self {
             // The sum of opposite infinities is 0.
-            Self::Sum => number_or_zero(left + right),
+            Self::Sum | Self::Count => number_or_zero(left + right),
             Self::Min => {
                 if right < left {
                     right
@@ -389,8 +396,11 @@ struct Operand<'a> {
 
 impl Operand<'_> {
     /// Multiplies a score by the weight. An infinity times 0 is 0, so that the order of operands does not matter.
-    fn weighted(&self, score: f64) -> f64 {
-        number_or_zero(self.weight * score)
+    fn weighted(&self, score: f64, aggregate: Aggregate) -> f64 {
+        match aggregate {
+            Aggregate::Count => self.weight,
+            _ => number_or_zero(self.weight * score),
+        }
     }
 }
 
@@ -407,7 +417,7 @@ fn union(operands: Operands<'_>, aggregate: Aggregate, limits: &PackedLimits) ->
     let mut made = SortedSet::new();
     for operand in by_len(operands) {
         operand.source.each(|member, score| {
-            let score = operand.weighted(score);
+            let score = operand.weighted(score, aggregate);
             made.update(member, limits, |old| {
                 Some(old.map_or(score, |old| aggregate.of(old, score)))
             });
@@ -432,7 +442,7 @@ fn intersect(
     smallest.source.each(|member, score| {
         number += 1;
         scores[smallest.place] = (score, number);
-        let mut total = smallest.weighted(score);
+        let mut total = smallest.weighted(score, aggregate);
         for other in others {
             let (score, of) = &mut scores[other.place];
             if *of != number {
@@ -441,7 +451,7 @@ fn intersect(
                 };
                 (*score, *of) = (found, number);
             }
-            total = aggregate.of(total, other.weighted(*score));
+            total = aggregate.of(total, other.weighted(*score, aggregate));
         }
         visit(member, total)
     });
