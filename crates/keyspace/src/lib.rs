@@ -107,7 +107,7 @@ pub use registries::snapshot::batch::{
 pub use registries::snapshot::larges::LargeHead;
 pub use registries::stats::{DbStats, Memory, Stats};
 pub use registries::waiters::{
-    Cancelled, Claimed, Reason, Returned, Sequence, WaitKey, Waiter, WaiterState,
+    Cancelled, Claimed, Reason, Returned, Sequence, WaitKey, Waiter, WaiterState, Wakes,
 };
 pub use registries::watch::registry::WatchState;
 pub use services::aging::age_uses;

@@ -9,7 +9,7 @@ use std::time::Duration;
 use tierce_harness::wait_until;
 use tierce_keyspace::{
     Busy, Clock, DbIndex, Evicted, Eviction, Expiry, Freed, Freeing, Keyspace, ManualClock,
-    Options, Policy, Reaper, ShardLocks, Watch, evict, forget_waiter, remember_reader,
+    Options, Policy, Reaper, ShardLocks, Wakes, Watch, evict, forget_waiter, remember_reader,
     try_flush_dbs, try_for_each_entry, try_random_key, try_scan, wait_for_keys, watch_key,
 };
 
@@ -266,8 +266,13 @@ fn a_waiter_in_a_busy_shard_is_forgotten_later() {
     let names = names(&keyspace);
     let keys = [&names[1], &names[4], &names[5]].map(|name| keyspace.key(name.as_bytes()));
     let hashes = keys.map(|key| key.hash());
-    let waiter =
-        wait_for_keys(keyspace.locks().lock_many(&hashes).locks(), DB, &keys, true, "a client");
+    let waiter = wait_for_keys(
+        keyspace.locks().lock_many(&hashes).locks(),
+        DB,
+        &keys,
+        Wakes::Removal,
+        "a client",
+    );
     let holder = Holder::start(&keyspace, &[&names[4]]);
     forget_waiter(&mut keyspace.worker_locks(WORKER), &waiter);
     assert_eq!(keyspace.awaited_keys(), (1, 1), "those of the shards that are free are");
@@ -295,7 +300,7 @@ fn the_reaper_passes_by_a_shard_that_is_held_without_end() {
     for shard in [4, 6] {
         remember_reader(&mut locks, DB, key(shard), 1, NOW_MS);
     }
-    let waiter = wait_for_keys(&mut locks, DB, &[key(4)], true, ());
+    let waiter = wait_for_keys(&mut locks, DB, &[key(4)], Wakes::Removal, ());
     let mut watch = Watch::new(&keyspace);
     watch_key(&mut locks, &mut watch, DB, key(4), NOW_MS);
     drop(locks);
@@ -333,7 +338,7 @@ fn the_reaper_comes_again_for_what_it_has_left_in_a_busy_shard() {
         let mut watch = Watch::new(&keyspace);
         let mut waiter = None;
         match duty {
-            "waiter" => waiter = Some(wait_for_keys(&mut locks, DB, &[key], true, ())),
+            "waiter" => waiter = Some(wait_for_keys(&mut locks, DB, &[key], Wakes::Removal, ())),
             "watch" => watch_key(&mut locks, &mut watch, DB, key, NOW_MS),
             "cached key" => remember_reader(&mut locks, DB, key, 1, NOW_MS),
             _ => set(&mut locks, &names[4]),

@@ -6,7 +6,7 @@ use tierce_collections::stream::StreamId;
 use tierce_collections::{Hash, List, Set, SortedSet, Stream};
 use tierce_keyspace::{
     CollectionType, DbIndex, Editor, Error, Expiry, Freeing, Key, Keyspace, Missing, Options,
-    Removal, ShardLocks, flush_dbs, wait_for_keys,
+    Removal, ShardLocks, Wakes, flush_dbs, wait_for_keys,
 };
 
 const NOW_MS: i64 = 1_700_000_000_000;
@@ -116,7 +116,7 @@ fn act(locks: &mut ShardLocks<'_>, random: &mut Random) {
                 locks.db(DbIndex::ZERO, other.hash(), NOW_MS).put(other, entry).unwrap();
             }
         }
-        5 => drop(wait_for_keys(locks, DbIndex::ZERO, &[key], false, ())),
+        5 => drop(wait_for_keys(locks, DbIndex::ZERO, &[key], Wakes::Creation, ())),
         _ => write(locks, key, kind, random, None),
     }
 }
@@ -206,7 +206,7 @@ fn the_allocator_has_to_the_byte_what_it_had_before() {
             let key = locks.keyspace().key(&name);
             match random.below(8) {
                 0 => _ = locks.db(DbIndex::ZERO, key.hash(), NOW_MS).remove(key),
-                1 => drop(wait_for_keys(locks, DbIndex::ZERO, &[key], true, ())),
+                1 => drop(wait_for_keys(locks, DbIndex::ZERO, &[key], Wakes::Removal, ())),
                 _ => write(locks, key, kind, &mut random, Some(0)),
             }
         }

@@ -4,12 +4,12 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
 use proptest::prelude::*;
-use tierce_collections::Stream;
 use tierce_collections::stream::StreamId;
+use tierce_collections::{List, Stream};
 use tierce_harness::effort;
 use tierce_keyspace::{
     Db, DbIndex, Delivery, Editor, Error, Expiry, Key, Keyspace, Missing, Options, Returned,
-    Sequence, ShardLocks, WaitKey, Waiter, claim_waiter, forget_waiter, leave_unserved,
+    Sequence, ShardLocks, WaitKey, Waiter, Wakes, claim_waiter, forget_waiter, leave_unserved,
     take_unserved, wait_for_keys,
 };
 
@@ -20,11 +20,11 @@ fn keyspace() -> Keyspace {
     Keyspace::new(Options { shards: 4, ..Options::default() }).unwrap()
 }
 
-fn wait_for(keyspace: &Keyspace, names: &[&[u8]], wake_on_delete: bool) -> Arc<Waiter> {
+fn wait_for(keyspace: &Keyspace, names: &[&[u8]], wakes: Wakes) -> Arc<Waiter> {
     let keys: Vec<Key<'_>> = names.iter().map(|name| keyspace.key(name)).collect();
     let hashes: Vec<_> = keys.iter().map(|key| key.hash()).collect();
     let mut locks = keyspace.locks();
-    wait_for_keys(locks.lock_many(&hashes).locks(), DbIndex::ZERO, &keys, wake_on_delete, ())
+    wait_for_keys(locks.lock_many(&hashes).locks(), DbIndex::ZERO, &keys, wakes, ())
 }
 
 fn wait_key(name: &[u8]) -> WaitKey {
@@ -57,7 +57,7 @@ fn edit(change: impl Fn(&mut Editor<'_, Stream>)) -> impl Fn(&mut Db<'_>, Key<'_
 #[test]
 fn who_leaves_while_the_queue_is_served_does_not_hide_another() {
     let keyspace = keyspace();
-    let [first, second, third] = [(); 3].map(|()| wait_for(&keyspace, &[b"a"], false));
+    let [first, second, third] = [(); 3].map(|()| wait_for(&keyspace, &[b"a"], Wakes::Creation));
     let mut locks = keyspace.locks();
     set(&mut locks, b"a");
     let passed = pass_over(&mut locks, b"a", None);
@@ -81,7 +81,7 @@ fn a_key_in_a_busy_shard_does_not_hide_those_that_are_handed_over() {
         count.fetch_add(1, Ordering::Relaxed);
     });
     leave_unserved(&mut keyspace.locks(), wait_key(b"a"));
-    let _waiter = wait_for(&keyspace, &[b"b"], false);
+    let _waiter = wait_for(&keyspace, &[b"b"], Wakes::Creation);
     for round in 1..=2 {
         for _ in 0..2 {
             set(&mut keyspace.locks(), b"b");
@@ -98,8 +98,8 @@ fn a_key_in_a_busy_shard_does_not_hide_those_that_are_handed_over() {
 #[test]
 fn only_those_who_mind_learn_that_a_key_is_gone() {
     let keyspace = keyspace();
-    let _patient = wait_for(&keyspace, &[b"a"], false);
-    let wakes = wait_for(&keyspace, &[b"a"], true);
+    let _patient = wait_for(&keyspace, &[b"a"], Wakes::Creation);
+    let wakes = wait_for(&keyspace, &[b"a"], Wakes::Removal);
     let mut locks = keyspace.locks();
     assert_eq!(pass_over(&mut locks, b"a", None), Some(wakes.sequence()));
     assert_eq!(pass_over(&mut locks, b"a", Some(wakes.sequence())), None);
@@ -109,7 +109,7 @@ fn only_those_who_mind_learn_that_a_key_is_gone() {
 #[test]
 fn a_key_is_ready_when_it_comes_or_gains_what_is_waited_for() {
     let keyspace = keyspace();
-    let _waiter = wait_for(&keyspace, &[b"a"], false);
+    let _waiter = wait_for(&keyspace, &[b"a"], Wakes::Creation);
     let mut locks = keyspace.locks();
     let mut is_ready = |change: &dyn Fn(&mut Db<'_>, Key<'_>)| {
         let key = keyspace.key(b"a");
@@ -133,11 +133,40 @@ fn a_key_is_ready_when_it_comes_or_gains_what_is_waited_for() {
     assert!(is_ready(&|db, key| _ = db.set(key, b"v", Expiry::Never)), "it is replaced");
 }
 
+/// A client may wait until a list is long enough.
+#[test]
+fn a_key_is_ready_when_it_is_edited_while_a_client_waits_for_that() {
+    let keyspace = keyspace();
+    let key = keyspace.key(b"a");
+    let is_ready_after = |change: &dyn Fn(&mut Db<'_>)| {
+        let mut locks = keyspace.locks();
+        change(&mut locks.db(DbIndex::ZERO, key.hash(), NOW_MS));
+        locks.release();
+        !locks.take_ready().is_empty()
+    };
+    let push = |db: &mut Db<'_>| {
+        let push = |list: &mut Editor<'_, List>| {
+            list.push_back(std::iter::once(&b"v"[..]));
+            Ok::<_, Error>(())
+        };
+        db.edit(key, Missing::Create, push).unwrap();
+    };
+    let _patient = wait_for(&keyspace, &[b"a"], Wakes::Creation);
+    assert!(is_ready_after(&push));
+    assert!(!is_ready_after(&push));
+    let waiter = wait_for(&keyspace, &[b"a", b"a"], Wakes::Edit);
+    assert!(is_ready_after(&push));
+    assert!(!is_ready_after(&|db| _ = db.set_deadline(key, NOW_MS + 1000)));
+    waiter.state.done();
+    forget_waiter(&mut keyspace.locks(), &waiter);
+    assert!(!is_ready_after(&push));
+}
+
 /// On a replica, an expired key is hidden until the primary removes it.
 #[test]
 fn a_deadline_may_show_a_key_to_a_server_that_follows() {
     let keyspace = keyspace();
-    let _waiter = wait_for(&keyspace, &[b"a"], false);
+    let _waiter = wait_for(&keyspace, &[b"a"], Wakes::Creation);
     let mut locks = keyspace.locks();
     set(&mut locks, b"a");
     let key = keyspace.key(b"a");
@@ -154,7 +183,7 @@ fn a_deadline_may_show_a_key_to_a_server_that_follows() {
 #[test]
 fn a_key_is_noted_once() {
     let keyspace = keyspace();
-    let _waiter = wait_for(&keyspace, &[b"a", b"b"], false);
+    let _waiter = wait_for(&keyspace, &[b"a", b"b"], Wakes::Creation);
     let mut locks = keyspace.locks();
     (0..10).for_each(|_| [b"a", b"b"].iter().for_each(|name| set(&mut locks, *name)));
     assert_eq!(locks.take_ready(), [wait_key(b"a"), wait_key(b"b")]);
@@ -167,7 +196,7 @@ fn keys_are_noted_while_somebody_waits_in_their_shard_and_no_longer() {
     set(&mut locks, b"a");
     assert!(!locks.has_ready());
     drop(locks);
-    let waiter = wait_for(&keyspace, &[b"a", b"b", b"a"], false);
+    let waiter = wait_for(&keyspace, &[b"a", b"b", b"a"], Wakes::Creation);
     let mut locks = keyspace.locks();
     set(&mut locks, b"a");
     assert_eq!(locks.take_ready(), [wait_key(b"a")]);
@@ -223,7 +252,7 @@ proptest! {
             match step {
                 Step::Wait { keys } => {
                     let names: Vec<&[u8]> = keys.iter().map(|key| NAMES[*key]).collect();
-                    model.push((number, wait_for(&keyspace, &names, false), keys));
+                    model.push((number, wait_for(&keyspace, &names, Wakes::Creation), keys));
                 }
                 Step::Leave { who } if who < model.len() => {
                     let (_, waiter, _) = model.remove(who);

@@ -4,9 +4,9 @@ use std::sync::Arc;
 
 use tierce_keyspace::{
     Busy, CodeEditor, Db, DbIndex, Entry, Error, Freeing, Key, KeyHash, Keyspace, ShardLocks,
-    Touch, Value, ValueType, Waiter, Watch, adopt_broadcast, deliver_events, remember_reader,
-    swap_dbs, try_flush_dbs, try_for_each_entry, try_random_key, try_scan, unwatch, wait_for_keys,
-    watch_key,
+    Touch, Value, ValueType, Waiter, Wakes, Watch, adopt_broadcast, deliver_events,
+    remember_reader, swap_dbs, try_flush_dbs, try_for_each_entry, try_random_key, try_scan,
+    unwatch, wait_for_keys, watch_key,
 };
 
 /// Databases in the shards that a command has declared. The guard itself neither locks, unlocks nor waits: the caller
@@ -92,10 +92,10 @@ impl<'a, 'k> Guard<'a, 'k> {
         &mut self,
         db: DbIndex,
         keys: &[Key<'_>],
-        wake_on_delete: bool,
+        wakes: Wakes,
         about: impl std::any::Any + Send + Sync,
     ) -> Arc<Waiter> {
-        wait_for_keys(self.locks, db, keys, wake_on_delete, about)
+        wait_for_keys(self.locks, db, keys, wakes, about)
     }
 
     /// Adds a key to a watch; see [`watch_key`].

@@ -172,7 +172,7 @@ impl<'a> Context<'a> {
         }
         // For a server that follows another one, a new deadline may make a hidden key visible again.
         let shows = change == Change::Deadline && self.keyspace.is_following();
-        if change == Change::Stored || shows {
+        if change == Change::Stored || shows || renews && interest.includes(Interest::EDITS) {
             self.note_ready(entry.key());
         }
         if interest.includes(Interest::WATCHED) {
@@ -187,8 +187,8 @@ impl<'a> Context<'a> {
     }
 
     /// Notes that clients waiting for this key may be served, or told that it is gone. A key becomes ready when it is
-    /// created, replaced or removed. An existing key, such as a stream, becomes ready when it gains elements that
-    /// clients wait for.
+    /// created, replaced or removed. A present stream becomes ready when it gains entries, and any present key when it
+    /// is edited while a client waits for that.
     #[inline]
     pub(crate) fn note_ready(&self, key: &[u8]) {
         if self.interest().includes(Interest::WAITERS) {

@@ -263,12 +263,13 @@ impl<'k> Held<'k> {
     /// Tells writers of the shard if there is a waiter.
     pub(crate) fn note_waiters(&mut self) {
         let waiters = self.shard.waiters.as_ref();
-        let [count, keys, woken_on_delete] = waiters
-            .map_or([0; 3], |waiters| [waiters.len, waiters.queues.len(), waiters.woken_on_delete]);
+        let [count, keys, woken_on_delete, woken_by_edits] = waiters
+            .map_or([0; 4], |it| [it.len, it.queues.len(), it.woken_on_delete, it.woken_by_edits]);
         if count == 0 {
             self.shard.waiters = None;
         }
         self.stats.interest.set(Interest::WAITERS, count > 0);
+        self.stats.interest.set(Interest::EDITS, woken_by_edits > 0);
         self.stats.awaited_keys.set(keys as u64);
         self.stats.awaited_removals.set(woken_on_delete as u64);
     }

@@ -27,6 +27,8 @@ impl Interest {
     pub(crate) const VERSIONS: Self = Self(1 << 1);
     /// Shard bit: clients wait for its keys.
     pub(crate) const WAITERS: Self = Self(1 << 2);
+    /// Shard bit: among these clients, some wait for edits of present keys.
+    pub(crate) const EDITS: Self = Self(1 << 7);
     /// Shard bit: some of its keys are watched.
     pub(crate) const WATCHED: Self = Self(1 << 3);
     /// Shard bit: clients may have cached some of its keys.

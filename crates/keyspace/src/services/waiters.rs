@@ -11,7 +11,9 @@ use crate::data::key::Key;
 use crate::db_index::DbIndex;
 use crate::planted::{self, Fault};
 use crate::registries::reaper_wakeup::Left;
-use crate::registries::waiters::{Claimed, Sequence, UnservedKeys, WaitKey, Waiter, WaiterState};
+use crate::registries::waiters::{
+    Claimed, Sequence, UnservedKeys, WaitKey, Waiter, WaiterState, Wakes,
+};
 
 /// Has the reaper remove an answered waiter from all queues: for callers that may have shards locked. A second call
 /// does nothing.
@@ -60,7 +62,7 @@ pub fn claim_waiter(
     let shard = locks.keyspace().hasher.shard(hashed.hash());
     let waiters = locks.held(shard).shard.waiters.as_ref()?;
     let claimed = waiters.queue(key, after).find(|waiter| {
-        (is_there || waiter.wake_on_delete)
+        (is_there || waiter.wakes == Wakes::Removal)
             && is_in_question(waiter)
             && waiter.state.claim() == Claimed::Yes
     });
@@ -89,7 +91,7 @@ pub(crate) fn forget_others(locks: &mut ShardLocks<'_>) -> Left {
     Left::Busy
 }
 
-/// Registers a waiter for `keys` of a database, which it has checked under the same locks and found empty. `about` is
+/// Registers a waiter for `keys` of a database, which it has checked under the same locks in vain. `about` is
 /// data for the thread that serves it. Under an undo log a rollback removes it again; until the commit no other
 /// thread must know of it.
 ///
@@ -100,13 +102,13 @@ pub fn wait_for_keys(
     locks: &mut ShardLocks<'_>,
     db: DbIndex,
     keys: &[Key<'_>],
-    wake_on_delete: bool,
+    wakes: Wakes,
     about: impl Any + Send + Sync,
 ) -> Arc<Waiter> {
     locks.assert_together(keys);
     let waiter = Arc::new(Waiter {
         state: WaiterState::new(),
-        wake_on_delete,
+        wakes,
         sequence: locks.keyspace().sequences.next(),
         keys: keys.iter().map(|key| (db, key.bytes().into())).collect(),
         is_forgotten: AtomicBool::new(false),

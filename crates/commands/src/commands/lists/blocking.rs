@@ -2,7 +2,7 @@
 //! list is empty.
 
 use tierce_collections::List;
-use tierce_keyspace::Missing;
+use tierce_keyspace::{Missing, Wakes};
 use tierce_wire::resp::Rest;
 
 use super::Side;
@@ -181,7 +181,8 @@ fn move_or_wait(
             return Ok(());
         }
     }
-    let wait = Wait { keys: &[source], command: call.to_owned(), patience, group: None };
+    let (command, wakes) = (call.to_owned(), Wakes::Creation);
+    let wait = Wait { keys: &[source], command, patience, group: None, wakes };
     match mode {
         // The reply is an element; other commands reply with an array.
         Mode::Never | Mode::OfProgram | Mode::Long { to: None } => reply.null(),

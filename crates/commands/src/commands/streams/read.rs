@@ -4,7 +4,7 @@ use std::iter::zip;
 
 use tierce_collections::Stream;
 use tierce_collections::stream::{Group as ConsumerGroup, StreamId};
-use tierce_keyspace::{Delivery, Editor, Event, Key, Missing};
+use tierce_keyspace::{Delivery, Editor, Event, Key, Missing, Wakes};
 use tierce_wire::resp::{Proto, Rest};
 
 use super::common::{no_group, unsigned_ms};
@@ -182,7 +182,9 @@ impl<'a> Reading<'a> {
         } else {
             ctx.call.to_owned()
         };
-        let wait = Wait { keys, command, patience, group: self.group.map(|(group, _)| group) };
+        let group = self.group.map(|(group, _)| group);
+        let wakes = if group.is_some() { Wakes::Removal } else { Wakes::Creation };
+        let wait = Wait { keys, command, patience, group, wakes };
         blocking::wait(ctx, wait);
     }
 

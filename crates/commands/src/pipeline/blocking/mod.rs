@@ -17,7 +17,7 @@ mod in_vain;
 mod nonblocking;
 
 use parking_lot::Mutex;
-use tierce_keyspace::{Db, Key, Waiter};
+use tierce_keyspace::{Db, Key, Waiter, Wakes};
 use tierce_wire::resp::{Args, OwnedArgs, Proto};
 
 use crate::answer::{Answer, Answered, Destination};
@@ -47,6 +47,8 @@ pub(crate) struct Wait<'a> {
     pub(crate) patience: Patience,
     /// Consumer group that it reads for, if any. The wait ends if the group or its stream is deleted.
     pub(crate) group: Option<&'a [u8]>,
+    /// Changes of the keys that may end the wait.
+    pub(crate) wakes: Wakes,
 }
 
 /// A waiting client, as seen by the threads that serve it.
@@ -110,7 +112,8 @@ pub(crate) fn first_of<'b>(
     match patience {
         Some(patience) => {
             let command = ctx.call.to_owned();
-            wait(ctx, Wait { keys: &keys, command, patience, group: None });
+            let (keys, wakes) = (&keys[..], Wakes::Creation);
+            wait(ctx, Wait { keys, command, patience, group: None, wakes });
         }
         None => reply.null_array(),
     }
@@ -136,7 +139,7 @@ pub(crate) fn wait(ctx: &mut Context<'_, '_>, wait: Wait<'_>) {
             }
         }
     };
-    let Wait { keys, command, patience, group } = wait;
+    let Wait { keys, command, patience, group, wakes } = wait;
     let about = Blocked {
         to: to.clone(),
         proto: caller.proto,
@@ -145,7 +148,7 @@ pub(crate) fn wait(ctx: &mut Context<'_, '_>, wait: Wait<'_>) {
         command,
         group: group.map(Box::from),
     };
-    let register = || guard.wait(caller.db, keys, group.is_some(), about);
+    let register = || guard.wait(caller.db, keys, wakes, about);
     match &to {
         Destination::Reply(to) => {
             let awaited = Awaited::Keys { waiter: register(), patience };

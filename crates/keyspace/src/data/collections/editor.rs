@@ -19,8 +19,9 @@ pub struct Editor<'a, T> {
 }
 
 impl<T> Editor<'_, T> {
-    /// Notes that clients waiting for the key may be served after this change. Nobody waits for a list or sorted set
-    /// that exists, but clients may wait for an existing stream.
+    /// Notes that clients waiting for the key may be served after this change. Clients often wait for an existing
+    /// stream, and hardly ever for an existing list or sorted set: edits of these serve nobody unless a client waits
+    /// for edits.
     #[inline]
     pub(super) fn serve_waiters(&mut self) {
         self.serves_waiters = true;

@@ -54,12 +54,23 @@ impl Sequences {
     }
 }
 
+/// Changes that wake a waiter, besides the creation of a key.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Wakes {
+    /// No others.
+    Creation,
+    /// The removal of a key.
+    Removal,
+    /// Edits of a present key: it waits for more elements.
+    Edit,
+}
+
 /// A client that waits for one of some keys.
 pub struct Waiter {
     /// State that decides which thread may answer it.
     pub state: WaiterState,
-    /// True if it must be told when a key is gone.
-    pub wake_on_delete: bool,
+    /// Changes that wake it.
+    pub wakes: Wakes,
     pub(crate) sequence: Sequence,
     pub(crate) keys: Box<[WaitKey]>,
     /// True if it is in no queue any more.
@@ -104,6 +115,8 @@ pub(crate) struct Waiters {
     pub(crate) len: usize,
     /// Number of queues with a waiter that must be told when the key is gone.
     pub(crate) woken_on_delete: usize,
+    /// Number of waiters in all queues that edits wake.
+    pub(crate) woken_by_edits: usize,
 }
 
 /// The waiters for one key, in their order.
@@ -117,12 +130,13 @@ pub(crate) struct Queue {
 impl Waiters {
     pub(crate) fn add(&mut self, key: WaitKey, waiter: Arc<Waiter>) {
         let queue = self.queues.entry(key).or_default();
-        let wakes = waiter.wake_on_delete;
+        let wakes = waiter.wakes;
         if queue.waiters.insert(waiter.sequence, waiter).is_some() {
             return;
         }
         self.len += 1;
-        if wakes {
+        self.woken_by_edits += usize::from(wakes == Wakes::Edit);
+        if wakes == Wakes::Removal {
             queue.woken_on_delete += 1;
             self.woken_on_delete += usize::from(queue.woken_on_delete == 1);
         }
@@ -132,7 +146,8 @@ impl Waiters {
         let Some(queue) = self.queues.get_mut(key) else { return };
         let Some(waiter) = queue.waiters.remove(&sequence) else { return };
         self.len -= 1;
-        if waiter.wake_on_delete {
+        self.woken_by_edits -= usize::from(waiter.wakes == Wakes::Edit);
+        if waiter.wakes == Wakes::Removal {
             queue.woken_on_delete -= 1;
             self.woken_on_delete -= usize::from(queue.woken_on_delete == 0);
         }

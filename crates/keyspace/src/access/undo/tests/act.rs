@@ -20,6 +20,7 @@ use crate::data::key::{KEY_LEN_MAX, Key};
 use crate::db_index::DbIndex;
 use crate::error::Error;
 use crate::registries::flushed::Freeing;
+use crate::registries::waiters::Wakes;
 use crate::services::code::CodeEditor;
 use crate::services::evict::evict_key;
 use crate::services::flush::{flush_dbs, swap_dbs};
@@ -62,7 +63,8 @@ fn wait(locks: &mut ShardLocks<'_>, db: DbIndex, what: u64) {
     let mut random = Random::new(what ^ 1);
     let names: Vec<Vec<u8>> = (0..=random.below(2)).map(|_| name(random.below(KEYS))).collect();
     let keys: Vec<Key<'_>> = names.iter().map(|name| locks.keyspace().key(name)).collect();
-    wait_for_keys(locks, db, &keys, random.below(2) == 0, what);
+    let wakes = [Wakes::Removal, Wakes::Creation, Wakes::Edit][random.below(3)];
+    wait_for_keys(locks, db, &keys, wakes, what);
 }
 
 /// FUNCTION LOAD or DELETE, and the same for named scripts.

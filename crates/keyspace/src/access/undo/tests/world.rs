@@ -29,7 +29,7 @@ use crate::db_index::DbIndex;
 use crate::random::mix;
 use crate::registries::policy::Policy;
 use crate::registries::pressure::Eviction;
-use crate::registries::waiters::WaitKey;
+use crate::registries::waiters::{WaitKey, Wakes};
 use crate::services::spill::{SpillBatch, gather_cold, leave_to_disk};
 use crate::services::waiters::wait_for_keys;
 use crate::services::watch::{Watch, watch_key};
@@ -98,7 +98,8 @@ impl World {
             let name = name(number);
             let key = keyspace.key(&name);
             locks.db(DbIndex::ZERO, key.hash(), NOW_MS).peek(key);
-            wait_for_keys(&mut locks, DbIndex::ZERO, &[key], number == 0, number as u64);
+            let wakes = [Wakes::Removal, Wakes::Creation, Wakes::Edit][number];
+            wait_for_keys(&mut locks, DbIndex::ZERO, &[key], wakes, number as u64);
         }
         let mut all = locks.lock_all();
         if !seed.is_multiple_of(3) {
