@@ -21,7 +21,7 @@ ADDED = {
     "hexpire": "7.4", "hexpireat": "7.4", "hexpiretime": "7.4", "hpersist": "7.4", "hpexpire": "7.4",
     "hpexpireat": "7.4", "hpexpiretime": "7.4", "hpttl": "7.4", "httl": "7.4",
     **{name: "8.0" for name in ("hgetdel", "hgetex", "hsetex")},
-    "sdiffcard": "8.10", "sunioncard": "8.10",
+    **{name: "8.10" for name in ("blmovem", "lmovem", "sdiffcard", "sunioncard")},
     "backup": "our own",
     **{name: "8.6" for name in (
         "hotkeys", "hotkeys|get", "hotkeys|help", "hotkeys|reset", "hotkeys|start", "hotkeys|stop")},

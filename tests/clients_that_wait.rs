@@ -108,6 +108,71 @@ fn keys_that_clients_wait_for_are_counted() {
 }
 
 #[test]
+fn a_client_may_wait_until_a_list_is_long_enough() {
+    for (grow, moved) in [
+        ("RPUSH from c d", "a b c"),
+        ("LPUSH from z", "z a b"),
+        ("RPUSHX from c", "a b c"),
+        ("LINSERT from AFTER a m", "a m b"),
+        ("LMOVE feed from LEFT RIGHT", "a b 3"),
+        ("LMOVEM feed from LEFT LEFT COUNT 3 OBO", "2 1 3"),
+        ("SORT feed STORE from", "1 2 3"),
+        ("RENAME feed from", "3 1 2"),
+        ("EVAL 'redis.call(\"RPUSH\", KEYS[1], \"c\")' 1 from", "a b c"),
+    ] {
+        let mut waiting = Waiting::new();
+        let mut c = waiting.server.connect();
+        c.check("RPUSH feed 3 1 2", ":3");
+        let mut some = waiting.client("BLMOVEM from first LEFT RIGHT 0 COUNT 2 BULK");
+        let mut exact = waiting.client("BLMOVEM from to LEFT RIGHT 0 EXACTLY 3 BULK");
+        c.check("RPUSH from x", ":1");
+        some.expect(r#"["x"]"#);
+        waiting.wait_for_blocked(1);
+        c.check("RPUSH from a b", ":2");
+        c.check("LSET from 0 a", "+OK");
+        c.check("LRANGE from 0 -1", r#"["a", "b"]"#);
+        c.ask(grow);
+        let elements: Vec<_> = moved.split(' ').map(|word| format!("{word:?}")).collect();
+        let elements = format!("[{}]", elements.join(", "));
+        exact.expect(&elements);
+        c.check("LRANGE to 0 -1", &elements);
+        waiting.wait_for_blocked(0);
+    }
+}
+
+/// Clients behind one that needs more elements than there are get them.
+#[test]
+fn a_client_that_needs_more_keeps_nothing_from_others() {
+    let mut waiting = Waiting::new();
+    let mut c = waiting.server.connect();
+    let mut pairs = [(); 2].map(|()| waiting.client("BLMOVEM l to RIGHT LEFT 0 EXACTLY 2 OBO"));
+    let mut one = waiting.client("BLPOP l 0");
+    c.check("RPUSH l a", ":1");
+    one.expect(r#"["l", "a"]"#);
+    c.check("RPUSH l b", ":1");
+    c.check("RPUSH l c d e", ":4");
+    pairs[0].expect(r#"["d", "e"]"#);
+    pairs[1].expect(r#"["b", "c"]"#);
+    c.check("LRANGE to 0 -1", r#"["b", "c", "d", "e"]"#);
+    waiting.wait_for_blocked(0);
+    let mut client = waiting.client("BLMOVEM l text LEFT RIGHT 0 EXACTLY 2 BULK");
+    c.check("SET text v", "+OK");
+    c.check("RPUSH l a", ":1");
+    waiting.wait_for_blocked(1);
+    c.check("RPUSH l b", ":2");
+    client.expect("-WRONGTYPE Operation against a key holding the wrong kind of value");
+    c.check("LLEN l", ":2");
+    for line in [
+        "MULTI",
+        "BLMOVEM l to LEFT RIGHT 0 EXACTLY 3 BULK",
+        "BLMOVEM l to LEFT RIGHT 0 COUNT 3 BULK",
+    ] {
+        c.ask(line);
+    }
+    c.check("EXEC", r#"[nil-array, ["a", "b"]]"#);
+}
+
+#[test]
 fn whoever_came_first_is_served_first_whichever_key_it_is() {
     let mut waiting = Waiting::new();
     let mut clients: Vec<_> = (0..5).map(|_| waiting.client("BLPOP a b 0")).collect();
@@ -192,6 +257,7 @@ fn patience_ends_in_nothing_and_unblock_in_what_was_asked_for() {
     let mut client = waiting.server.connect();
     client.check("BLPOP k 0.01", "nil-array");
     client.check("BLMOVE k l LEFT LEFT 0.01", "nil-array");
+    client.check("BLMOVEM k l LEFT LEFT 0.01 EXACTLY 3 OBO", "nil-array");
     let id = client.ask("CLIENT ID").int();
     for (reason, reply) in [
         ("", "nil-array"),

@@ -1,6 +1,7 @@
 //! Lists, used through the `redis` crate like an application does, in both protocols.
 
 use redis::{Connection, Value};
+use tierce_harness::Reply;
 
 use crate::both_protocols::redis::{error, run, with_both};
 use crate::launch;
@@ -116,6 +117,113 @@ fn from_list_to_list() {
         assert_eq!(error(c, "LMPOP 1 to LEFT COUNT 0"), "count should be greater than 0");
         assert_eq!(error(c, "LMPOP 2 to LEFT"), "syntax error");
     });
+}
+
+/// Returns the elements of a reply, with blanks between them.
+fn words(reply: &Reply) -> String {
+    reply.items().iter().map(Reply::text).collect::<Vec<_>>().join(" ")
+}
+
+#[test]
+fn many_elements_from_list_to_list() {
+    let server = crate::server();
+    let mut c = server.connect();
+    for entries in ["-2", "3"] {
+        c.check(&format!("CONFIG SET list-max-listpack-size {entries}"), "+OK");
+        // Ends, count and order; the moved elements; what is left.
+        for (arguments, moved, rest) in [
+            ("LEFT RIGHT", "a", "b c d e"),
+            ("RIGHT LEFT", "e", "a b c d"),
+            ("LEFT LEFT COUNT 3 OBO", "c b a", "d e"),
+            ("LEFT LEFT COUNT 3 BULK", "a b c", "d e"),
+            ("RIGHT RIGHT COUNT 3 OBO", "e d c", "a b"),
+            ("RIGHT RIGHT COUNT 3 BULK", "c d e", "a b"),
+            ("LEFT RIGHT COUNT 3 OBO", "a b c", "d e"),
+            ("RIGHT LEFT exactly 3 obo", "c d e", "a b"),
+            ("left right count 100 bulk", "a b c d e", ""),
+            ("RIGHT RIGHT EXACTLY 5 OBO", "e d c b a", ""),
+        ] {
+            for (before, with_some) in [("", ""), ("x y ", " x y")] {
+                c.ask("DEL from to");
+                c.check("RPUSH from a b c d e", ":5");
+                if !before.is_empty() {
+                    c.check("RPUSH to x y", ":2");
+                }
+                assert_eq!(words(&c.ask(&format!("LMOVEM from to {arguments}"))), moved);
+                let is_left = arguments.split(' ').nth(1).is_some_and(|to| to == "LEFT");
+                let expected = if is_left {
+                    format!("{moved}{with_some}")
+                } else {
+                    format!("{before}{moved}")
+                };
+                assert_eq!(words(&c.ask("LRANGE to 0 -1")), expected, "{arguments}");
+                assert_eq!(words(&c.ask("LRANGE from 0 -1")), rest, "{arguments}");
+            }
+        }
+    }
+}
+
+#[test]
+fn elements_move_within_their_list() {
+    let server = crate::server();
+    let mut c = server.connect();
+    for (arguments, moved, after) in [
+        ("LEFT LEFT COUNT 3 OBO", "c b a", "c b a d e"),
+        ("LEFT LEFT COUNT 3 BULK", "a b c", "a b c d e"),
+        ("RIGHT RIGHT COUNT 2 OBO", "e d", "a b c e d"),
+        ("LEFT RIGHT COUNT 2 BULK", "a b", "c d e a b"),
+        ("LEFT RIGHT COUNT 2 OBO", "a b", "c d e a b"),
+        ("RIGHT LEFT EXACTLY 4 OBO", "b c d e", "b c d e a"),
+        ("LEFT LEFT COUNT 9 OBO", "e d c b a", "e d c b a"),
+        ("RIGHT RIGHT EXACTLY 5 OBO", "e d c b a", "e d c b a"),
+        ("LEFT RIGHT COUNT 9 BULK", "a b c d e", "a b c d e"),
+        ("RIGHT RIGHT", "e", "a b c d e"),
+    ] {
+        c.ask("DEL l");
+        c.check("RPUSH l a b c d e", ":5");
+        c.check("EXPIRE l 1000", ":1");
+        assert_eq!(words(&c.ask(&format!("LMOVEM l l {arguments}"))), moved);
+        assert_eq!(words(&c.ask("LRANGE l 0 -1")), after, "{arguments}");
+        assert!(c.ask("TTL l").int() > 900, "{arguments}");
+    }
+    c.check("LMOVEM l l LEFT LEFT EXACTLY 6 OBO", "nil-array");
+}
+
+#[test]
+fn nothing_moves_without_a_source_or_with_mistakes() {
+    let server = crate::server();
+    let mut c = server.connect();
+    for arguments in ["", " COUNT 5 BULK", " EXACTLY 1 OBO"] {
+        c.check(&format!("LMOVEM nosuch to LEFT RIGHT{arguments}"), "nil-array");
+        c.check(&format!("BLMOVEM nosuch to LEFT RIGHT 0.01{arguments}"), "nil-array");
+    }
+    c.check("RPUSH l a b c", ":3");
+    c.check("SET text v", "+OK");
+    c.check("LMOVEM l text LEFT RIGHT EXACTLY 4 BULK", "nil-array");
+    for (arguments, error) in [
+        ("l to LEFT RIGHT COUNT 0 BULK", "ERR count should be greater than 0"),
+        ("l to LEFT RIGHT EXACTLY -1 BULK", "ERR count should be greater than 0"),
+        ("l to LEFT RIGHT COUNT a OBO", "ERR count should be greater than 0"),
+        ("l to LEFT RIGHT COUNT 2", "ERR syntax error"),
+        ("l to LEFT RIGHT COUNT 2 OBO BULK", "ERR syntax error"),
+        ("l to LEFT RIGHT COUNT 2 NOSUCH", "ERR syntax error"),
+        ("l to LEFT RIGHT NOSUCH 2 OBO", "ERR syntax error"),
+        ("l to LEFT UP COUNT 2 OBO", "ERR syntax error"),
+        ("l to LEFT", "ERR wrong number of arguments for 'lmovem' command"),
+        ("text l LEFT RIGHT", "WRONGTYPE Operation against a key holding the wrong kind of value"),
+        (
+            "l text LEFT RIGHT COUNT 2 BULK",
+            "WRONGTYPE Operation against a key holding the wrong kind of value",
+        ),
+    ] {
+        c.check(&format!("LMOVEM {arguments}"), &format!("-{error}"));
+    }
+    c.check(
+        "BLMOVEM l to LEFT RIGHT x COUNT 2 BULK",
+        "-ERR timeout is not a float or out of range",
+    );
+    c.check("LLEN l", ":3");
+    c.check("EXISTS to", ":0");
 }
 
 #[test]

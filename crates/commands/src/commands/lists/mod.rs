@@ -3,6 +3,7 @@
 mod blocking;
 mod edit;
 mod lmove;
+mod move_many;
 mod pop;
 mod push;
 mod read;
@@ -21,6 +22,7 @@ pub(super) const COMMANDS: &[&[Defined]] = &[
     edit::COMMANDS,
     lmove::COMMANDS,
     blocking::COMMANDS,
+    move_many::COMMANDS,
 ];
 
 /// End of a list.
@@ -80,6 +82,15 @@ impl Side {
         match self {
             Side::Left => list.push_front(std::iter::once(element)),
             Side::Right => list.push_back(std::iter::once(element)),
+        }
+    }
+
+    /// Adds elements at this end, where they keep their order.
+    fn push_all(self, list: &mut Editor<'_, List>, elements: &[Vec<u8>]) {
+        let elements = elements.iter().map(Vec::as_slice);
+        match self {
+            Side::Left => list.push_front(elements.rev()),
+            Side::Right => list.push_back(elements),
         }
     }
 

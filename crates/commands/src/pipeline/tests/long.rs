@@ -33,6 +33,8 @@ const LONG: &[&str] = &[
     "RPOP list 20000",
     "LMPOP 2 nosuchkey list LEFT COUNT 20000",
     "BLMPOP 0 2 nosuchkey list LEFT COUNT 20000",
+    "LMOVEM list to LEFT RIGHT COUNT 20000 BULK",
+    "BLMOVEM list list LEFT LEFT 0 EXACTLY 10001 OBO",
     "NBKEYS * 0",
     "NBLMPOP 0 2 nosuchkey list LEFT COUNT 20000 0",
     "NBXREAD STREAMS stream 0 0",

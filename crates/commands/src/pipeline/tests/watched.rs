@@ -149,6 +149,8 @@ const TOUCHED: &[&str] = &[
     "SMOVE set n x | set- n-",
     "LMOVE l l LEFT LEFT | l+",
     "RPOPLPUSH l l | l+",
+    "LMOVEM l l LEFT LEFT COUNT 2 BULK | l+",
+    "LMOVEM l n LEFT LEFT EXACTLY 99 BULK | l- n-",
     "BITOP AND n none | n-",
     "BITOP AND str none | str+",
     "TOUCH str | str-",
