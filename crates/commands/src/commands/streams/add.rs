@@ -6,13 +6,14 @@ use tierce_keyspace::{Editor, Event, Missing};
 use tierce_wire::resp::Rest;
 
 use super::common::{DELETE, unsigned_ms};
+use super::delete::{References, trim, weigh_trim};
 use super::id::{self, NewId};
 use super::reply;
 use crate::command::{Flags, Group, KeyFlags, KeySpec};
 use crate::commands::cursor::Options;
 use crate::commands::options::integer;
 use crate::error::CommandError;
-use crate::pipeline::{Context, Defined, Done, Scale, WEIGHT_MAX, at_least};
+use crate::pipeline::{Context, Defined, Done, at_least};
 
 pub(super) static COMMANDS: &[Defined] = &[
     Defined::new("xadd", Group::Stream, at_least!(xadd))
@@ -26,9 +27,10 @@ pub(super) static COMMANDS: &[Defined] = &[
                  entries evicted.",
         )
         .doc(
-            "key [NOMKSTREAM] [<MAXLEN | MINID> [\"=\" | \"~\"] threshold [LIMIT count]] \
-                 <\"*\" | id> field value [field value ...]",
-            "Appends an entry to a stream. The key is created if it does not exist.",
+            "key [NOMKSTREAM] [KEEPREF | DELREF | ACKED] [<MAXLEN | MINID> [\"=\" | \"~\"] \
+                 threshold [LIMIT count]] <\"*\" | id> field value [field value ...]",
+            "Appends an entry to a stream. The key is created if it does not exist. May remove the \
+                 oldest entries, as XTRIM.",
         )
         .example(
             r#"
@@ -62,8 +64,10 @@ pub(super) static COMMANDS: &[Defined] = &[
                  can be released in a single deallocation.",
         )
         .doc(
-            "key <MAXLEN | MINID> [\"=\" | \"~\"] threshold [LIMIT count]",
-            "Removes the oldest entries of a stream.",
+            "key <MAXLEN | MINID> [\"=\" | \"~\"] threshold [LIMIT count] [KEEPREF | DELREF | \
+                 ACKED]",
+            "Removes the oldest entries of a stream. DELREF also removes them from what is pending \
+                 in groups. ACKED removes only entries that all groups have read and acknowledged.",
         )
         .example(
             r#"
@@ -91,6 +95,7 @@ struct Trimming {
     keep: Option<Keep>,
     is_approximate: bool,
     limit: Option<i64>,
+    references: Option<References>,
 }
 
 impl Trimming {
@@ -103,7 +108,10 @@ impl Trimming {
             CommandError::new("ERR The MAXLEN argument must be >= 0.");
         const NEGATIVE_LIMIT: CommandError =
             CommandError::new("ERR The LIMIT argument must be >= 0.");
-        // The last argument is never an option, because no value follows it.
+        if References::take(&mut self.references, options) {
+            return Ok(true);
+        }
+        // The last argument is no other option, because no value follows it.
         if options.left() < 2 {
             return Ok(false);
         }
@@ -137,7 +145,7 @@ impl Trimming {
     }
 
     /// Returns the trimming, if any. `node_entries_max` is the limit of entries in a block.
-    fn finish(self, node_entries_max: usize) -> Result<Option<Trim>, CommandError> {
+    fn finish(self, node_entries_max: usize) -> Result<Option<(Trim, References)>, CommandError> {
         const NO_STRATEGY: CommandError = CommandError::new(
             "ERR syntax error, LIMIT cannot be used without specifying a trimming strategy",
         );
@@ -160,23 +168,8 @@ impl Trimming {
         } else {
             TrimPrecision::Exact
         };
-        Ok(Some(Trim { keep, precision }))
+        Ok(Some((Trim { keep, precision }, self.references.unwrap_or_default())))
     }
-}
-
-/// Weighs the entries that will be removed.
-fn weigh(scale: Scale, stream: &Stream, trim: Trim) -> Done {
-    let removed = match trim.keep {
-        Keep::Newest(len) => stream.len().saturating_sub(len),
-        Keep::From(id) => {
-            let before = stream.ascending(StreamId::MIN, id);
-            before.take(WEIGHT_MAX + 1).count()
-        }
-    };
-    scale.weigh(match trim.precision {
-        TrimPrecision::Exact | TrimPrecision::Blocks { limit: 0 } => removed,
-        TrimPrecision::Blocks { limit } => removed.min(limit),
-    })
 }
 
 /// Returns the default limit of removed entries: those of a hundred blocks, so that no call takes long.
@@ -193,7 +186,7 @@ fn default_limit(node_entries_max: usize) -> usize {
 /// Arguments of XADD.
 struct Addition<'a> {
     missing: Missing,
-    trim: Option<Trim>,
+    trim: Option<(Trim, References)>,
     id: NewId,
     /// Names and values, alternating.
     fields: Rest<'a>,
@@ -202,7 +195,9 @@ struct Addition<'a> {
 impl<'a> Addition<'a> {
     fn parse(ctx: &Context<'_, '_>, mut arguments: Options<'a>) -> Result<Self, CommandError> {
         let (mut missing, mut trimming) = (Missing::Create, Trimming::default());
-        loop {
+        // No ID begins with a letter, so that the usual call compares no words.
+        let is_option = |next: &[u8]| next.first().is_some_and(u8::is_ascii_alphabetic);
+        while arguments.rest().get(0).is_some_and(is_option) {
             if arguments.take("nomkstream") {
                 missing = Missing::Skip;
             } else if !trimming.take(&mut arguments)? {
@@ -228,10 +223,12 @@ fn xadd(ctx: &mut Context<'_, '_>, [key]: [&[u8]; 1], arguments: Rest<'_, 3>) ->
     let (now_ms, scale) = (unsigned_ms(ctx.now_ms), ctx.scale());
     let (mut db, key, reply) = ctx.open(key);
     let added = db.edit(key, addition.missing, |stream: &mut Editor<'_, Stream>| {
-        addition.trim.map_or(Ok(()), |trim| weigh(scale, stream, trim))?;
+        if let Some((trim, references)) = addition.trim {
+            weigh_trim(scale, stream, trim, references)?;
+        }
         let id = new_id(stream, addition.id, now_ms)?;
         stream.add(id, fields.map(|[name, value]| (name, value)));
-        let trimmed = addition.trim.map_or(0, |trim| stream.trim(trim));
+        let trimmed = addition.trim.map_or(0, |(what, references)| trim(stream, what, references));
         Ok::<_, CommandError>((id, trimmed))
     })?;
     match added {
@@ -267,13 +264,13 @@ fn xtrim(ctx: &mut Context<'_, '_>, [key]: [&[u8]; 1], options: Rest<'_, 2>) -> 
     let (mut trimming, mut options) = (Trimming::default(), Options::of(options));
     while trimming.take(&mut options)? {}
     options.end()?;
-    let trim = trimming.finish(ctx.kernel.keyspace.limits().stream.node_entries_max)?;
-    let trim = trim.ok_or(NO_STRATEGY)?;
+    let parsed = trimming.finish(ctx.kernel.keyspace.limits().stream.node_entries_max)?;
+    let (what, references) = parsed.ok_or(NO_STRATEGY)?;
     let scale = ctx.scale();
     let (mut db, key, reply) = ctx.open(key);
     let trimmed = db.edit(key, Missing::Skip, |stream: &mut Editor<'_, Stream>| {
-        weigh(scale, stream, trim)?;
-        Ok::<_, CommandError>(stream.trim(trim))
+        weigh_trim(scale, stream, what, references)?;
+        Ok::<_, CommandError>(trim(stream, what, references))
     })?;
     if trimmed.is_some_and(|trimmed| trimmed > 0) {
         db.event(Event::XTrim, key);

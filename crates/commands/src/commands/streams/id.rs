@@ -3,6 +3,8 @@
 use tierce_collections::stream::StreamId;
 use tierce_wire::resp::Rest;
 
+use crate::commands::cursor::Options;
+use crate::commands::options::integer;
 use crate::error::CommandError;
 
 const INVALID: CommandError =
@@ -107,8 +109,19 @@ fn exclusive(arg: &[u8]) -> Option<&[u8]> {
 }
 
 /// Parses arguments that must all be IDs.
-pub(super) fn all(args: Rest<'_, 1>) -> Result<Vec<StreamId>, CommandError> {
+pub(super) fn all<const MIN: usize>(args: Rest<'_, MIN>) -> Result<Vec<StreamId>, CommandError> {
     args.iter().map(|arg| strict(arg, 0)).collect()
+}
+
+/// Takes arguments behind their number, with error texts for a wrong number and for too few arguments.
+pub(super) fn counted<'a>(
+    options: &mut Options<'a>,
+    not_positive: &'static str,
+    too_few: &'static str,
+) -> Result<Rest<'a>, CommandError> {
+    let count = integer(options.value()?).ok().and_then(|count| usize::try_from(count).ok());
+    let count = count.filter(|count| *count > 0).ok_or(CommandError::new(not_positive))?;
+    options.many_values(count).map_err(|_| CommandError::new(too_few))
 }
 
 #[cfg(test)]

@@ -3,6 +3,7 @@
 mod add;
 mod claim;
 mod common;
+mod delete;
 mod group;
 mod id;
 mod info;
@@ -16,6 +17,7 @@ use crate::pipeline::Defined;
 pub(super) static COMMANDS: &[&[Defined]] = &[
     add::COMMANDS,
     range::COMMANDS,
+    delete::COMMANDS,
     read::COMMANDS,
     group::COMMANDS,
     pending::COMMANDS,
