@@ -75,7 +75,9 @@ struct Queue {
     behind: HashMap<u64, VecDeque<Job>>,
     /// Deferred work. It does not delay any work that can run.
     held: Vec<Work>,
-    /// Time of the next retry of deferred work.
+    /// Keys whose blocked clients may find something at a time, although no key changes.
+    timed: HashMap<WaitKey, Instant>,
+    /// Time of the next retry of deferred work, or of the next timed key.
     retry_at: Option<Instant>,
     /// Number of requests to return memory.
     purges: u64,
@@ -83,12 +85,24 @@ struct Queue {
 }
 
 impl Queue {
-    /// Appends the deferred work to the queue when its time has come.
+    /// Appends the deferred work and the timed keys to the queue when their time has come.
     fn retry_held(&mut self) {
-        if self.retry_at.is_some_and(|at| at <= now()) {
-            self.retry_at = None;
-            self.works.extend(self.held.drain(..));
+        let now = now();
+        if self.retry_at.is_none_or(|at| at > now) {
+            return;
         }
+        self.works.extend(self.held.drain(..));
+        for (key, _) in self.timed.extract_if(|_, at| *at <= now) {
+            if self.keys.insert(key.clone()) {
+                self.works.push_back(Work::Serve(key));
+            }
+        }
+        self.retry_at = self.timed.values().min().copied();
+    }
+
+    /// Makes waiting threads look again at this time. They would otherwise wait until the previous one.
+    fn retry_by(&mut self, at: Instant) {
+        self.retry_at = Some(self.retry_at.map_or(at, |before| before.min(at)));
     }
 
     fn pop(&mut self) -> Option<Work> {
@@ -172,11 +186,20 @@ impl Offload {
         };
         if state.is_open && is_new(&mut state.keys) {
             state.held.push(work);
-            let retry_at = now() + retry_after;
-            state.retry_at = Some(state.retry_at.map_or(retry_at, |at| at.min(retry_at)));
-            // Waiting threads would otherwise wait until the previous retry time.
+            state.retry_by(now() + retry_after);
             self.has_work.notify_one();
         }
+    }
+
+    /// Queues a key after a time, so that the clients blocked on it are served; does nothing if that happens earlier.
+    pub fn serve_after(&self, key: WaitKey, after: Duration) {
+        pass("serve after");
+        let mut state = self.state.lock();
+        let Some(at) = now().checked_add(after).filter(|_| state.is_open) else { return };
+        let earliest = state.timed.entry(key).or_insert(at);
+        *earliest = at.min(*earliest);
+        state.retry_by(at);
+        self.has_work.notify_one();
     }
 
     /// Returns true if any work is queued or deferred.
@@ -315,6 +338,24 @@ mod tests {
         assert_eq!(next(&offload), "a");
         assert!(!offload.has_waiting());
         offload.put_off(command(1), RETRY_SHARD_AFTER);
+        offload.close();
+        assert_eq!(next(&offload), "the end");
+    }
+
+    #[test]
+    fn a_key_is_served_at_its_time_without_delaying_anything() {
+        let offload = Offload::default();
+        offload.open();
+        offload.serve_after(key("late"), Duration::from_secs(3600));
+        offload.serve_after(key("a"), Duration::from_secs(3600));
+        offload.serve_after(key("a"), Duration::ZERO);
+        offload.serve_after(key("a"), Duration::MAX);
+        offload.put_off(command(1), RETRY_ADMISSION_AFTER);
+        offload.serve(key("late"));
+        let mut all = [(); 3].map(|()| next(&offload));
+        all.sort_unstable();
+        assert_eq!(all, ["1", "a", "late"]);
+        assert_eq!(offload.state.lock().timed.len(), 1);
         offload.close();
         assert_eq!(next(&offload), "the end");
     }

@@ -13,8 +13,10 @@ use crate::stream::tree_bytes::tree_bytes;
 pub struct Group {
     last_delivered: StreamId,
     entries_read: Option<u64>,
-    /// Invariant: these are the pending entries of all consumers, each with its consumer.
+    /// Invariant: these are the pending entries of all consumers, each with its consumer, and those without one.
     pending: BTreeMap<StreamId, Pending>,
+    /// The pending entries by the time of their delivery. Made when they are first wanted in this order.
+    by_time: Option<BTreeSet<(u64, StreamId)>>,
     /// By number. The slot of a removed consumer is reused for the next new one.
     consumers: Vec<Option<Consumer>>,
     numbers: BTreeMap<Arc<[u8]>, ConsumerNumber>,
@@ -26,6 +28,17 @@ pub struct Group {
 /// Number of a consumer in its group; valid until the consumer is removed.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub struct ConsumerNumber(u32);
+
+impl ConsumerNumber {
+    /// No consumer: its last one gave the entry back.
+    pub const NONE: Self = Self(u32::MAX);
+}
+
+/// Returns a number of deliveries as Redis counts them. Higher ones than fit here count as the highest, which XNACK
+/// sets for an entry that nobody should process.
+pub fn deliveries_in_redis(deliveries: u32) -> u64 {
+    if deliveries == u32::MAX { i64::MAX as u64 } else { deliveries.into() }
+}
 
 /// An entry that was delivered and not acknowledged. The entry itself may have been removed since.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -78,6 +91,7 @@ impl Group {
             last_delivered,
             entries_read,
             pending: BTreeMap::new(),
+            by_time: None,
             consumers: Vec::new(),
             numbers: BTreeMap::new(),
             vacant: Vec::new(),
@@ -105,6 +119,21 @@ impl Group {
         if from > to { Default::default() } else { self.pending.range(from..=to) }
     }
 
+    /// Returns the pending entries with the times of their deliveries, the oldest first; none unless
+    /// [`GroupMut::order_by_time`] was called.
+    pub fn pending_by_time(&self) -> impl Iterator<Item = (u64, StreamId)> {
+        self.by_time.iter().flatten().copied()
+    }
+
+    /// Returns true if [`GroupMut::order_by_time`] was called.
+    pub fn is_ordered_by_time(&self) -> bool {
+        self.by_time.is_some()
+    }
+
+    fn times(&self) -> BTreeSet<(u64, StreamId)> {
+        self.pending.iter().map(|(id, pending)| (pending.delivered_ms, *id)).collect()
+    }
+
     /// Returns a pending entry.
     pub fn pending_entry(&self, id: StreamId) -> Option<Pending> {
         self.pending.get(&id).copied()
@@ -130,6 +159,11 @@ impl Group {
         self.consumers.get(number.0 as usize)?.as_ref()
     }
 
+    /// Returns the name of a consumer by its number; empty if there is none.
+    pub fn consumer_name(&self, number: ConsumerNumber) -> &[u8] {
+        self.consumer(number).map_or(b"", Consumer::name)
+    }
+
     /// Returns a consumer by its name.
     pub fn consumer_named(&self, name: &[u8]) -> Option<&Consumer> {
         self.consumer(self.consumer_number(name)?)
@@ -138,6 +172,7 @@ impl Group {
     pub(super) fn allocated_bytes(&self) -> usize {
         size_class(size_of::<Self>())
             + tree_bytes::<StreamId, Pending>(self.pending.len())
+            + self.by_time.as_ref().map_or(0, |it| tree_bytes::<(u64, StreamId), ()>(it.len()))
             + tree_bytes::<Arc<[u8]>, ConsumerNumber>(self.numbers.len())
             + vec_bytes(&self.consumers)
             + vec_bytes(&self.vacant)
@@ -146,6 +181,7 @@ impl Group {
 
     #[cfg(test)]
     pub(super) fn check_account(&self) {
+        assert!(self.by_time.as_ref().is_none_or(|by_time| *by_time == self.times()));
         assert_eq!(self.consumer_bytes, self.consumers().map(Consumer::own_bytes).sum::<usize>());
     }
 
@@ -164,7 +200,8 @@ impl Group {
         }
         copy.pending = self.pending.clone();
         for pending in copy.pending.values_mut() {
-            pending.consumer = numbers[&pending.consumer.0];
+            let number = numbers.get(&pending.consumer.0).copied();
+            pending.consumer = number.unwrap_or(ConsumerNumber::NONE);
         }
         copy
     }
@@ -187,6 +224,15 @@ impl Group {
         self.consumers[number.0 as usize] = Some(consumer);
         self.numbers.insert(name, number);
         number
+    }
+
+    /// Removes an entry from the pending ones, but not from those of its consumer.
+    fn forget(&mut self, id: StreamId) -> Option<Pending> {
+        let pending = self.pending.remove(&id)?;
+        if let Some(by_time) = &mut self.by_time {
+            by_time.remove(&(pending.delivered_ms, id));
+        }
+        Some(pending)
     }
 
     /// Changes a consumer, if there is one with this number.
@@ -241,6 +287,13 @@ impl<'a> GroupMut<'a> {
         self.group.entries_read = entries_read;
     }
 
+    /// Keeps the pending entries ordered by time from now on.
+    pub fn order_by_time(&mut self) {
+        if self.group.by_time.is_none() {
+            self.group.by_time = Some(self.group.times());
+        }
+    }
+
     /// Returns the number of the consumer with this name, which is created if it does not exist.
     pub fn consumer_or_new(&mut self, name: &[u8]) -> ConsumerNumber {
         self.group.consumer_or_new(name)
@@ -262,20 +315,24 @@ impl<'a> GroupMut<'a> {
         group.vacant.push(number);
         group.consumer_bytes -= consumer.own_bytes();
         for id in &consumer.pending {
-            group.pending.remove(id);
+            group.forget(*id);
         }
         Some(consumer.pending.len())
     }
 
-    /// Sets an entry as pending with a consumer, whatever its state was before. Does nothing if there is no such
-    /// consumer.
+    /// Sets an entry as pending with a consumer or none, whatever its state was before. Does nothing if there is no
+    /// such consumer.
     pub fn set_pending(&mut self, id: StreamId, pending: Pending) {
         let group = &mut *self.group;
         let known = group.change_consumer(pending.consumer, |consumer| consumer.pending.insert(id));
-        if known.is_none() {
+        if known.is_none() && pending.consumer != ConsumerNumber::NONE {
             return;
         }
         let before = group.pending.insert(id, pending);
+        if let Some(by_time) = &mut group.by_time {
+            before.iter().for_each(|before| _ = by_time.remove(&(before.delivered_ms, id)));
+            by_time.insert((pending.delivered_ms, id));
+        }
         if let Some(before) = before
             && before.consumer != pending.consumer
         {
@@ -285,7 +342,7 @@ impl<'a> GroupMut<'a> {
 
     /// Removes an entry from the pending ones. Returns true if it was pending.
     pub fn acknowledge(&mut self, id: StreamId) -> bool {
-        let Some(pending) = self.group.pending.remove(&id) else {
+        let Some(pending) = self.group.forget(id) else {
             return false;
         };
         self.group.change_consumer(pending.consumer, |consumer| consumer.pending.remove(&id));

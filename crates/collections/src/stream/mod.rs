@@ -27,7 +27,7 @@ use crate::size_class::size_class;
 pub use self::block::{Entry, Fields, NewFields};
 use self::blocks::Blocks;
 pub use self::blocks::{Keep, Trim, TrimPrecision, Trimmed};
-pub use self::group::{Consumer, ConsumerNumber, Group, GroupMut, Pending};
+pub use self::group::{Consumer, ConsumerNumber, Group, GroupMut, Pending, deliveries_in_redis};
 pub use self::id::StreamId;
 pub use self::range::{Ascending, Descending};
 use self::tree_bytes::tree_bytes;

@@ -245,7 +245,9 @@ enum GroupStep {
     Times(u8, u64),
     RemoveConsumer(u8),
     Pending(StreamId, u8, u64, u32),
+    GiveBack(StreamId, u32),
     Acknowledge(StreamId),
+    OrderByTime,
     Duplicate,
 }
 
@@ -257,7 +259,9 @@ fn any_group_step() -> impl Strategy<Value = GroupStep> {
         1 => name().prop_map(GroupStep::RemoveConsumer),
         12 => (any_id(), name(), any::<u64>(), any::<u32>())
             .prop_map(|(id, name, ms, count)| GroupStep::Pending(id, name, ms, count)),
+        2 => (any_id(), any::<u32>()).prop_map(|(id, count)| GroupStep::GiveBack(id, count)),
         4 => any_id().prop_map(GroupStep::Acknowledge),
+        1 => Just(GroupStep::OrderByTime),
         1 => Just(GroupStep::Duplicate),
     ]
 }
@@ -296,6 +300,12 @@ impl GroupModel {
                     self.pending.insert(id, (name(number), delivered_ms, deliveries));
                 }
             }
+            GroupStep::GiveBack(id, deliveries) => {
+                let consumer = ConsumerNumber::NONE;
+                group.set_pending(id, Pending { consumer, deliveries, delivered_ms: 0 });
+                self.pending.insert(id, (Vec::new(), 0, deliveries));
+            }
+            GroupStep::OrderByTime => group.order_by_time(),
             GroupStep::Acknowledge(id) => {
                 assert_eq!(group.acknowledge(id), self.pending.remove(&id).is_some());
             }
@@ -315,8 +325,8 @@ impl GroupModel {
         let pending: Vec<_> = group
             .pending(all.0, all.1)
             .map(|(id, p)| {
-                let consumer = group.consumer(p.consumer).expect("its consumer");
-                (*id, (consumer.name().to_vec(), p.delivered_ms, p.deliveries))
+                let consumer = group.consumer_name(p.consumer);
+                (*id, (consumer.to_vec(), p.delivered_ms, p.deliveries))
             })
             .collect();
         assert_eq!(pending, self.pending.clone().into_iter().collect::<Vec<_>>());

@@ -112,7 +112,7 @@ impl<'k> Serving<'k, '_> {
                 waiter.about::<Blocked>().is_none_or(|blocked| {
                     let is_read_up =
                         blocked.group.as_ref().is_some_and(|group| read_up.contains(group));
-                    !is_read_up && !blocked.needs_any(&busy_shards)
+                    (!is_read_up || blocked.claims) && !blocked.needs_any(&busy_shards)
                 })
             };
             let Some(waiter) = claim_waiter(locks, key, after, self.now_ms, may_find) else {

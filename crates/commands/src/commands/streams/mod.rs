@@ -10,7 +10,9 @@ mod info;
 mod pending;
 mod range;
 mod read;
+mod read_group;
 mod reply;
+mod room;
 
 use crate::pipeline::Defined;
 

@@ -1,6 +1,6 @@
 //! Entries and IDs in replies.
 
-use tierce_collections::stream::{Entry, StreamId};
+use tierce_collections::stream::{Entry, StreamId, deliveries_in_redis};
 use tierce_keyspace::IntText;
 
 use crate::reply::Reply;
@@ -18,10 +18,27 @@ pub(super) fn id(reply: &mut Reply<'_>, id: StreamId) {
     reply.bulk(&text[..len]);
 }
 
+/// Writes a number of deliveries.
+pub(super) fn deliveries(reply: &mut Reply<'_>, deliveries: u32) {
+    reply.int(deliveries_in_redis(deliveries) as i64);
+}
+
 /// Writes an entry: its ID, and alternating names and values.
 pub(super) fn entry(reply: &mut Reply<'_>, entry: &Entry<'_>) {
-    let fields = entry.fields();
     reply.array(2);
+    parts(reply, entry);
+}
+
+/// Writes an entry with its idle time and its number of deliveries.
+pub(super) fn delivered(reply: &mut Reply<'_>, entry: &Entry<'_>, idle_ms: u64, count: u32) {
+    reply.array(4);
+    parts(reply, entry);
+    reply.int(idle_ms as i64);
+    deliveries(reply, count);
+}
+
+fn parts(reply: &mut Reply<'_>, entry: &Entry<'_>) {
+    let fields = entry.fields();
     id(reply, entry.id);
     reply.array(2 * fields.len());
     let mut text = IntText::new();
@@ -35,4 +52,16 @@ pub(super) fn entry(reply: &mut Reply<'_>, entry: &Entry<'_>) {
 pub(super) fn entries<'s>(reply: &mut Reply<'_>, entries: impl Iterator<Item = Entry<'s>> + Clone) {
     reply.array(entries.clone().count());
     entries.for_each(|each| entry(reply, &each));
+}
+
+/// Returns the bytes that [`entry`] writes.
+pub(super) fn entry_bytes(entry: &Entry<'_>) -> usize {
+    /// Bytes around a text, or of the head of an array, besides the digits of its length.
+    const FRAME: usize = 5;
+    let digits = |len: usize| len.checked_ilog10().unwrap_or(0) as usize + 1;
+    let bulk = |len: usize| FRAME + digits(len) + len;
+    let mut text = IntText::new();
+    let fields = entry.fields().flat_map(|(name, value)| [name, value]);
+    let fields = fields.map(|field| bulk(field.bytes(&mut text).len()));
+    2 * FRAME + bulk(entry.id.to_string().len()) + fields.sum::<usize>()
 }

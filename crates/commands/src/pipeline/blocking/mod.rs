@@ -16,6 +16,8 @@ mod confirmations;
 mod in_vain;
 mod nonblocking;
 
+use std::time::Duration;
+
 use parking_lot::Mutex;
 use tierce_keyspace::{Db, Key, Waiter, Wakes};
 use tierce_wire::resp::{Args, OwnedArgs, Proto};
@@ -49,6 +51,8 @@ pub(crate) struct Wait<'a> {
     pub(crate) group: Option<&'a [u8]>,
     /// Changes of the keys that may end the wait.
     pub(crate) wakes: Wakes,
+    /// Time after which it may find something although no key changes: pending entries of the group to claim.
+    pub(crate) claims_after: Option<Duration>,
 }
 
 /// A waiting client, as seen by the threads that serve it.
@@ -59,6 +63,8 @@ pub(super) struct Blocked {
     pub(super) caller: Mutex<Caller>,
     pub(super) command: OwnedArgs,
     pub(super) group: Option<Box<[u8]>>,
+    /// True if it may find more than other readers of its group.
+    pub(super) claims: bool,
     /// Shards of all keys of its command, including keys that it does not wait for.
     pub(super) shards: Box<[usize]>,
 }
@@ -113,7 +119,8 @@ pub(crate) fn first_of<'b>(
         Some(patience) => {
             let command = ctx.call.to_owned();
             let (keys, wakes) = (&keys[..], Wakes::Creation);
-            wait(ctx, Wait { keys, command, patience, group: None, wakes });
+            let (group, claims_after) = (None, None);
+            wait(ctx, Wait { keys, command, patience, group, wakes, claims_after });
         }
         None => reply.null_array(),
     }
@@ -125,7 +132,10 @@ pub(crate) fn wait(ctx: &mut Context<'_, '_>, wait: Wait<'_>) {
     let Context { kernel, guard, caller, reply, mode, .. } = ctx;
     let (kernel, mode) = (*kernel, *mode);
     let to = match mode {
-        Mode::Served(served) => return served.found_nothing.set(true),
+        Mode::Served(served) => {
+            serve_later(kernel, caller, &wait);
+            return served.found_nothing.set(true);
+        }
         Mode::Never | Mode::OfProgram | Mode::Long { to: None } => return reply.null_array(),
         Mode::Long { to: Some(to) } => to.clone(),
         Mode::Client => Destination::Reply(caller.reply_to()),
@@ -139,7 +149,8 @@ pub(crate) fn wait(ctx: &mut Context<'_, '_>, wait: Wait<'_>) {
             }
         }
     };
-    let Wait { keys, command, patience, group, wakes } = wait;
+    serve_later(kernel, caller, &wait);
+    let Wait { keys, command, patience, group, wakes, claims_after } = wait;
     let about = Blocked {
         to: to.clone(),
         proto: caller.proto,
@@ -147,6 +158,7 @@ pub(crate) fn wait(ctx: &mut Context<'_, '_>, wait: Wait<'_>) {
         shards: shards_of(kernel, command.as_args()),
         command,
         group: group.map(Box::from),
+        claims: claims_after.is_some(),
     };
     let register = || guard.wait(caller.db, keys, wakes, about);
     match &to {
@@ -166,6 +178,19 @@ pub(crate) fn wait(ctx: &mut Context<'_, '_>, wait: Wait<'_>) {
                 caller.waits.wait_for(Awaited::LongCommand, true);
             }
         }
+    }
+}
+
+/// Runs the command again after a time, if the client still waits then.
+fn serve_later(kernel: &Kernel, caller: &Caller, wait: &Wait<'_>) {
+    let Some(after) = wait.claims_after else { return };
+    let is_in_time = match wait.patience {
+        Patience::Forever => true,
+        Patience::Ms(ms) => after <= Duration::from_millis(ms),
+    };
+    // A command checks all of its keys.
+    if let Some(key) = wait.keys.first().filter(|_| is_in_time) {
+        kernel.offload.serve_after((caller.db, key.bytes().into()), after);
     }
 }
 

@@ -191,23 +191,34 @@ impl Editor<'_, Stream> {
     }
 
     /// Makes entries pending with a consumer, whatever their previous state. Does nothing without the group or the
-    /// consumer.
+    /// consumer. A [`Delivery::given_back`] to a consumer without a name leaves them without a consumer.
     pub fn deliver(&mut self, group: &[u8], consumer: &[u8], ids: &[StreamId], delivery: Delivery) {
         self.before(|stream, edits| {
             if let Some(found) = stream.group(group)
-                && found.consumer_number(consumer).is_some()
+                && receiver(found, consumer, delivery).is_some()
             {
                 ids.iter().for_each(|id| put_pending_of(edits, group, found, *id));
             }
         });
         let Some(mut found) = self.value.group_mut(group) else { return };
-        let Some(number) = found.consumer_number(consumer) else { return };
+        let Some(number) = receiver(&found, consumer, delivery) else { return };
         for id in ids {
             found.set_pending(*id, delivery.to(number));
         }
         drop(found);
+        if number == ConsumerNumber::NONE {
+            // Others may claim them at once.
+            self.serve_waiters();
+        }
         if !ids.is_empty() {
             self.record(|edits| put_pending(edits, group, consumer, delivery, ids));
+        }
+    }
+
+    /// Keeps what is pending in a group ordered by time, see [`Group::pending_by_time`]. This is no change.
+    pub fn order_by_time(&mut self, group: &[u8]) {
+        if let Some(mut group) = self.value.group_mut(group) {
+            group.order_by_time();
         }
     }
 
@@ -244,6 +255,17 @@ pub struct Delivery {
 }
 
 impl Delivery {
+    /// Returns the state of an entry that was given back after this many deliveries. The log has it as a delivery to a
+    /// consumer without a name, which older versions and other servers create.
+    pub fn given_back(count: u32) -> Self {
+        Self { at_ms: 0, count }
+    }
+
+    /// Returns true if a delivery to this consumer means that the entry has none.
+    pub fn is_given_back(self, consumer: &[u8]) -> bool {
+        consumer.is_empty() && self.at_ms == 0
+    }
+
     fn of(pending: &Pending) -> Self {
         Self { at_ms: pending.delivered_ms, count: pending.deliveries }
     }
@@ -251,6 +273,14 @@ impl Delivery {
     fn to(self, consumer: ConsumerNumber) -> Pending {
         Pending { consumer, deliveries: self.count, delivered_ms: self.at_ms }
     }
+}
+
+/// Returns the consumer of a delivery; `None` if it does not exist.
+fn receiver(group: &Group, consumer: &[u8], delivery: Delivery) -> Option<ConsumerNumber> {
+    if delivery.is_given_back(consumer) {
+        return Some(ConsumerNumber::NONE);
+    }
+    group.consumer_number(consumer)
 }
 
 fn put_id(edits: &mut Writer<'_>, id: StreamId) {
@@ -333,11 +363,10 @@ fn put_consumer_of(edits: &mut Writer<'_>, name: &[u8], group: &Group, consumer:
 
 /// Appends the state of a pending entry, or that it is not pending.
 fn put_pending_of(edits: &mut Writer<'_>, name: &[u8], group: &Group, id: StreamId) {
-    let pending = group.pending_entry(id);
-    let known = pending.and_then(|pending| Some((pending, group.consumer(pending.consumer)?)));
-    match known {
-        Some((pending, consumer)) => {
-            put_pending(edits, name, consumer.name(), Delivery::of(&pending), &[id]);
+    match group.pending_entry(id) {
+        Some(pending) => {
+            let consumer = group.consumer_name(pending.consumer);
+            put_pending(edits, name, consumer, Delivery::of(&pending), &[id]);
         }
         None => {
             edits.begin(code_of(edit::ACKNOWLEDGE));
@@ -410,10 +439,9 @@ fn put_pending_range(
     let mut run: Option<Pending> = None;
     let mut ids = Vec::new();
     let mut flush = |run: Option<Pending>, ids: &mut Vec<StreamId>| {
-        if let Some(pending) = run
-            && let Some(consumer) = group.consumer(pending.consumer)
-        {
-            put_pending(edits, name, consumer.name(), Delivery::of(&pending), ids);
+        if let Some(pending) = run {
+            let consumer = group.consumer_name(pending.consumer);
+            put_pending(edits, name, consumer, Delivery::of(&pending), ids);
         }
         ids.clear();
     };
@@ -508,7 +536,8 @@ impl Sealed for Stream {
             }
             StreamEdit::Pending { group, consumer, delivery, ids } => {
                 let mut group = self.group_or_new(group);
-                let number = group.consumer_or_new(consumer);
+                let number = receiver(&group, consumer, delivery);
+                let number = number.unwrap_or_else(|| group.consumer_or_new(consumer));
                 ids.for_each(|id| group.set_pending(id, delivery.to(number)));
             }
             StreamEdit::Acknowledge { group, ids } => {
@@ -601,7 +630,7 @@ pub enum StreamEdit<'a> {
         /// Its name.
         name: &'a [u8],
     },
-    /// Makes these entries pending with this consumer and no other.
+    /// Makes these entries pending with this consumer and no other, or with none if [`Delivery::is_given_back`].
     Pending {
         /// The consumer's group.
         group: &'a [u8],
