@@ -3,10 +3,10 @@
 use std::collections::HashMap;
 use std::sync::Arc;
 
-use tierce_collections::stream::{Pending, State, StreamId};
+use tierce_collections::stream::{ConsumerNumber, Pending, State, StreamId, deliveries_in_redis};
 use tierce_collections::{Stream, StreamLimits};
 use tierce_keyspace::log::StreamEdit;
-use tierce_keyspace::{CollectionPart, SavedCollection, StreamFields};
+use tierce_keyspace::{CollectionPart, Delivery, SavedCollection, StreamFields};
 use tierce_rdb as rdb;
 
 /// Converts a stream to its form in a file.
@@ -45,13 +45,19 @@ pub(super) fn saved(collection: &SavedCollection<'_>) -> rdb::Stream {
                 saved.consumers.push(rdb::Consumer { name, seen_ms, active_ms, pending });
             }
             StreamEdit::Pending { group, consumer, delivery, ids } => {
-                let places = (groups.get(group), consumers.get(&(group, consumer)));
-                let (Some(group), Some(consumer)) = places else { continue };
-                let consumer = &mut stream.groups[*group].consumers[*consumer];
-                consumer.pending.extend(ids.map(|id| rdb::Pending {
+                let Some(saved) = groups.get(group).map(|at| &mut stream.groups[*at]) else {
+                    continue;
+                };
+                // Entries that were given back have no consumer, which the format demands.
+                let at = consumers.entry((group, consumer)).or_insert_with(|| {
+                    let name = consumer.to_vec();
+                    saved.consumers.push(rdb::Consumer { name, ..rdb::Consumer::default() });
+                    saved.consumers.len() - 1
+                });
+                saved.consumers[*at].pending.extend(ids.map(|id| rdb::Pending {
                     id: saved_id(id),
                     delivered_ms: delivery.at_ms,
-                    deliveries: delivery.count.into(),
+                    deliveries: deliveries_in_redis(delivery.count),
                 }));
             }
             // No other edit occurs in a saved stream.
@@ -116,12 +122,20 @@ fn load_group(stream: &mut Stream, group: &rdb::Group) {
     let mut loaded = stream.group_or_new(&group.name);
     loaded.set_position(position, read);
     for consumer in &group.consumers {
-        let number = loaded.consumer_or_new(&consumer.name);
+        // One without a name that was never seen stands for none.
+        let is_none = consumer.name.is_empty() && consumer.seen_ms == 0;
+        let number = match is_none {
+            true => ConsumerNumber::NONE,
+            false => loaded.consumer_or_new(&consumer.name),
+        };
         loaded.set_times(number, consumer.seen_ms, consumer.active_ms);
         for pending in &consumer.pending {
             let deliveries = u32::try_from(pending.deliveries).unwrap_or(u32::MAX);
             let delivered_ms = pending.delivered_ms;
-            let pending_there = Pending { consumer: number, deliveries, delivered_ms };
+            let delivery = Delivery { at_ms: delivered_ms, count: deliveries };
+            let is_given_back = delivery.is_given_back(&consumer.name);
+            let consumer = if is_given_back { ConsumerNumber::NONE } else { number };
+            let pending_there = Pending { consumer, deliveries, delivered_ms };
             loaded.set_pending(loaded_id(pending.id), pending_there);
         }
     }

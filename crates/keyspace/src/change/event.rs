@@ -162,7 +162,7 @@ events! {
     }
     UNPUBLISHED {
         BitField "bitfield", Debug "debug", PfCount "pfcount", Stale "stale", XAck "xack", XClaim "xclaim",
-        XReadGroup "xreadgroup",
+        XNack "xnack", XReadGroup "xreadgroup",
     }
     DATABASE {
         Flush "flushdb", Swap "swapdb",

@@ -1,6 +1,6 @@
 //! Edits of streams as commands.
 
-use tierce_collections::stream::{State, StreamId};
+use tierce_collections::stream::{State, StreamId, deliveries_in_redis};
 use tierce_keyspace::log::StreamEdit;
 use tierce_keyspace::planted::{self, Fault};
 use tierce_keyspace::{Delivery, StreamFields};
@@ -197,7 +197,7 @@ impl<'a> StreamCommands<'a> {
                     Arg::from("TIME"),
                     Arg::from(at_ms),
                     Arg::from("RETRYCOUNT"),
-                    Arg::from(count),
+                    Arg::from(deliveries_in_redis(count)),
                     Arg::from("FORCE"),
                     Arg::from("JUSTID"),
                 ];

@@ -6,11 +6,12 @@
 use std::io::BufRead;
 
 use serde::Deserialize;
-use tierce_collections::stream::{GroupMut, Pending, State, StreamId};
+use tierce_collections::stream::{ConsumerNumber, GroupMut, Pending, State, StreamId};
 use tierce_collections::{Collection, Stream, StreamLimits};
 use tierce_engine::count;
 use tierce_keyspace::{
-    CODE_NAME_LEN_MAX, CodeEditor, CodeKind, DbIndex, Expiry, ItemNote, Keyspace, Marks, ShardLocks,
+    CODE_NAME_LEN_MAX, CodeEditor, CodeKind, DbIndex, Delivery, Expiry, ItemNote, Keyspace, Marks,
+    ShardLocks,
 };
 use tierce_rdb::{Kind, ValuePart};
 
@@ -445,10 +446,15 @@ impl StreamBody {
             StreamElement::Pending(pending) => {
                 let mut group = self.group(&pending.group)?;
                 let Bytes(name) = pending.consumer;
-                let Some(consumer) = group.consumer_number(&name) else {
+                let (delivered_ms, deliveries) = (pending.delivered_ms, pending.deliveries);
+                let delivery = Delivery { at_ms: delivered_ms, count: deliveries };
+                let consumer = match delivery.is_given_back(&name) {
+                    true => Some(ConsumerNumber::NONE),
+                    false => group.consumer_number(&name),
+                };
+                let Some(consumer) = consumer else {
                     return Err(format!("there is no consumer {}", name.escape_ascii()));
                 };
-                let (delivered_ms, deliveries) = (pending.delivered_ms, pending.deliveries);
                 for Id(id) in pending.ids {
                     if group.pending_entry(id).is_some() {
                         return Err(format!("the entry {id} is pending twice"));

@@ -150,9 +150,12 @@ impl<'a> Claim<'a> {
             None if self.just_ids => before,
             None => before.saturating_add(1),
         };
-        let delivery = Delivery { at_ms: self.delivered_ms, count };
-        stream.deliver(self.group, self.consumer, &[id], delivery);
+        stream.deliver(self.group, self.consumer, &[id], self.delivery(count));
         true
+    }
+
+    fn delivery(&self, count: u32) -> Delivery {
+        Delivery { at_ms: self.delivered_ms, count }
     }
 
     /// Records that the consumer got something.
@@ -243,7 +246,9 @@ fn xclaim(
         if last_id > position {
             stream.set_group(claim.group, last_id, read);
         }
-        let is_new = claim.begin(stream);
+        // A primary gives entries back in this way: nobody has claimed them.
+        let gives_back = claim.delivery(0).is_given_back(claim.consumer);
+        let is_new = !gives_back && claim.begin(stream);
         let mut claimed = Vec::new();
         for id in ids {
             if stream.get(id).is_none() {
@@ -253,7 +258,7 @@ fn xclaim(
                 claimed.push(id);
             }
         }
-        if !claimed.is_empty() {
+        if !claimed.is_empty() && !gives_back {
             claim.end(stream);
         }
         Ok((claimed, is_new))

@@ -306,9 +306,9 @@ fn write_group(
     for (id, pending) in group.pending(StreamId::MIN, StreamId::MAX).take(count) {
         reply.array(4);
         reply::id(reply, *id);
-        reply.bulk(group.consumer(pending.consumer).map_or(b"", |consumer| consumer.name()));
+        reply.bulk(group.consumer_name(pending.consumer));
         reply.int(pending.delivered_ms as i64);
-        reply.int(pending.deliveries.into());
+        reply::deliveries(reply, pending.deliveries);
     }
     label(reply, "consumers");
     reply.array(group.consumer_count());
@@ -331,6 +331,6 @@ fn write_consumer(reply: &mut Reply<'_>, group: &ConsumerGroup, consumer: &Consu
         reply.array(3);
         reply::id(reply, *id);
         reply.int(pending.map_or(0, |pending| pending.delivered_ms as i64));
-        reply.int(pending.map_or(0, |pending| pending.deliveries.into()));
+        reply::deliveries(reply, pending.map_or(0, |pending| pending.deliveries));
     }
 }

@@ -7,6 +7,7 @@ mod delete;
 mod group;
 mod id;
 mod info;
+mod nack;
 mod pending;
 mod range;
 mod read;
@@ -24,5 +25,6 @@ pub(super) static COMMANDS: &[&[Defined]] = &[
     group::COMMANDS,
     pending::COMMANDS,
     claim::COMMANDS,
+    nack::COMMANDS,
     info::COMMANDS,
 ];

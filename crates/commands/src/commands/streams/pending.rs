@@ -1,7 +1,7 @@
 //! XPENDING: entries that were delivered and not acknowledged.
 
 use tierce_collections::Stream;
-use tierce_collections::stream::{Group as ConsumerGroup, Pending, StreamId};
+use tierce_collections::stream::{ConsumerNumber, Group as ConsumerGroup, Pending, StreamId};
 use tierce_wire::resp::Rest;
 
 use super::common::{no_group, since_ms};
@@ -13,26 +13,30 @@ use crate::error::CommandError;
 use crate::pipeline::{Context, Defined, Done, at_least};
 use crate::reply::Reply;
 
-pub(super) static COMMANDS: &[Defined] =
-    &[Defined::new("xpending", Group::Stream, at_least!(xpending))
-        .flags(Flags::READONLY)
-        .keys(&[KeySpec::at(1, KeyFlags::READ)])
-        .tips(&["nondeterministic_output"])
-        .since(
-            "5.0.0",
-            "O(N) with N being the number of elements returned, so asking for a small \
+pub(super) static COMMANDS: &[Defined] = &[Defined::new(
+    "xpending",
+    Group::Stream,
+    at_least!(xpending),
+)
+.flags(Flags::READONLY)
+.keys(&[KeySpec::at(1, KeyFlags::READ)])
+.tips(&["nondeterministic_output"])
+.since(
+    "5.0.0",
+    "O(N) with N being the number of elements returned, so asking for a small \
                  fixed number of entries per call is O(1). O(M), where M is the total \
                  number of entries scanned when used with the IDLE filter. When the command \
                  returns just the summary and the list of consumers is small, it runs in \
                  O(1) time; otherwise, an additional O(N) time for iterating every \
                  consumer.",
-        )
-        .doc(
-            "key group [[IDLE min-idle-time] start end count [consumer]]",
-            "Returns what is pending in a consumer group: a summary, or entries.",
-        )
-        .example(
-            r#"
+)
+.doc(
+    "key group [[IDLE min-idle-time] start end count [consumer]]",
+    "Returns what is pending in a consumer group: a summary, or entries. One that XNACK has \
+                 given back has no consumer, and -1 as its idle time.",
+)
+.example(
+    r#"
         > XADD events 1-1 type login
         "1-1"
         > XGROUP CREATE events mailers 0
@@ -54,7 +58,7 @@ pub(super) static COMMANDS: &[Defined] =
            3) (integer) ...
            4) (integer) 1
         "#,
-        )];
+)];
 
 /// Filter of pending entries.
 struct Wanted<'a> {
@@ -150,8 +154,11 @@ fn entries(reply: &mut Reply<'_>, group: &ConsumerGroup, wanted: &Wanted<'_>, no
     for (id, pending) in found {
         reply.array(4);
         reply::id(reply, id);
-        reply.bulk(group.consumer(pending.consumer).map_or(b"", |consumer| consumer.name()));
-        reply.int(since_ms(now_ms, pending.delivered_ms) as i64);
-        reply.int(pending.deliveries.into());
+        reply.bulk(group.consumer_name(pending.consumer));
+        reply.int(match pending.consumer {
+            ConsumerNumber::NONE => -1,
+            _ => since_ms(now_ms, pending.delivered_ms) as i64,
+        });
+        reply::deliveries(reply, pending.deliveries);
     }
 }
