@@ -23,6 +23,7 @@ ADDED = {
     **{name: "8.0" for name in ("hgetdel", "hgetex", "hsetex")},
     **{name: "8.10" for name in ("blmovem", "lmovem", "sdiffcard", "sunioncard")},
     "backup": "our own",
+    "xackdel": "8.2", "xdelex": "8.2", "xnack": "8.8",
     **{name: "8.6" for name in (
         "hotkeys", "hotkeys|get", "hotkeys|help", "hotkeys|reset", "hotkeys|start", "hotkeys|stop")},
     "client|capa": "Valkey 8.0",
@@ -60,6 +61,10 @@ DIFFERENT = {
     ("client|list", "words"): "Valkey 9: conditions",
     ("hscan", "words"): "7.4: NOVALUES",
     **{(name, "words"): "8.8: AGGREGATE COUNT" for name in ("zinter", "zinterstore", "zunion", "zunionstore")},
+    ("xadd", "words"): "8.2: KEEPREF, DELREF, ACKED",
+    ("xread", "words"): "8.10: MAXCOUNT, MAXSIZE",
+    ("xreadgroup", "words"): "8.4: CLAIM; 8.10: MAXCOUNT, MAXSIZE",
+    ("xtrim", "words"): "8.2: KEEPREF, DELREF, ACKED",
     ("zrank", "words"): "7.2: WITHSCORE",
     ("zrevrank", "words"): "7.2: WITHSCORE",
     **{(name, fact): "7.2: deprecated" for name in ("psetex", "quit", "setex", "setnx")

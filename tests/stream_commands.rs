@@ -1,7 +1,7 @@
 //! Streams, used like an application does.
 
 use redis::{Connection, Value};
-use tierce_harness::{TempDir, wait_until};
+use tierce_harness::{Connection as Client, TempDir, wait_until};
 
 use crate::both_protocols::redis::{connect, run, with_both};
 use crate::{launch, server};
@@ -174,6 +174,235 @@ fn a_group_shares_the_entries() {
     });
 }
 
+/// Adds entries 1-1, 2-1, … with a field `a`.
+fn add(c: &mut Connection, numbers: std::ops::RangeInclusive<u64>) {
+    for at in numbers {
+        check(c, &[(&format!("XADD s {at}-1 a {at}"), &format!("{at}-1"))]);
+    }
+}
+
+/// Returns a reply of XREAD about one stream as text.
+fn read(c: &mut Connection, line: &str) -> String {
+    let text = text(c, line);
+    // In RESP2 it is a list of streams, in RESP3 a map.
+    let inner = text.strip_prefix("[[s ").and_then(|rest| rest.strip_suffix("]]"));
+    let inner = inner.or_else(|| text.strip_prefix("[s ").and_then(|rest| rest.strip_suffix(']')));
+    inner.map_or(text.clone(), str::to_owned)
+}
+
+/// The replies are those of the tests of Redis 8.
+#[test]
+fn entries_are_deleted_with_regard_to_groups() {
+    with_both(|c| {
+        add(c, 1..=4);
+        check(c, &[("XGROUP CREATE s g 0", "OK"), ("XGROUP CREATE s h 0", "OK")]);
+        read(c, "XREADGROUP GROUP g ann STREAMS s >");
+        read(c, "XREADGROUP GROUP h bob COUNT 2 STREAMS s >");
+        check(
+            c,
+            &[
+                ("XDELEX s ACKED IDS 2 1-1 3-1", "[2 2]"),
+                ("XACK s g 1-1 3-1", "2"),
+                ("XDELEX s ACKED IDS 2 1-1 3-1", "[2 2]"),
+                ("XACKDEL s h ACKED IDS 2 1-1 2-1", "[1 2]"),
+                ("XRANGE s - +", "[[2-1 [a 2]] [3-1 [a 3]] [4-1 [a 4]]]"),
+                ("XPENDING s g", "[2 2-1 4-1 [[ann 2]]]"),
+                ("XDELEX s KEEPREF IDS 2 2-1 2-1", "[1 -1]"),
+                ("XPENDING s g", "[2 2-1 4-1 [[ann 2]]]"),
+                ("XACKDEL s g IDS 1 2-1", "[1]"),
+                ("XACKDEL s g IDS 1 2-1", "[-1]"),
+                ("XDELEX s IDS 2 4-1 9-9 DELREF", "[1 -1]"),
+                ("XPENDING s g", "[0 nil nil nil]"),
+                ("XACKDEL s none IDS 1 3-1", "[-1]"),
+                ("XDELEX none IDS 2 1-1 2-1", "[-1 -1]"),
+                ("XACKDEL none g IDS 2 1-1 2-1", "[-1 -1]"),
+                ("XLEN s", "1"),
+            ],
+        );
+        let wrong = [
+            ("IDS abc 1-1", "Number of IDs must be a positive integer"),
+            ("IDS 0 1-1", "Number of IDs must be a positive integer"),
+            ("IDS 3 1-1 2-2", "The `numids` parameter must match the number of arguments"),
+            ("IDS 1 1-1 2-2", "syntax error"),
+            ("KEEPREF DELREF IDS 1 1-1", "syntax error"),
+            ("ACKED 1-1 1-2", "syntax error"),
+            ("IDS 1 x", "Invalid stream ID specified as stream command argument"),
+        ];
+        for (options, error) in wrong {
+            let error = format!("ERR {error}");
+            let (delete, acknowledge) =
+                (format!("XDELEX s {options}"), format!("XACKDEL s h {options}"));
+            check(c, &[(&delete, &error), (&acknowledge, &error)]);
+        }
+    });
+}
+
+#[test]
+fn trimming_regards_groups() {
+    with_both(|c| {
+        add(c, 1..=6);
+        check(c, &[("XGROUP CREATE s g 0", "OK"), ("XTRIM s MAXLEN 0 ACKED", "0")]);
+        read(c, "XREADGROUP GROUP g ann COUNT 5 STREAMS s >");
+        check(
+            c,
+            &[
+                ("XACK s g 1-1 2-1 4-1", "3"),
+                ("XTRIM s MAXLEN 5 ACKED", "1"),
+                ("XTRIM s ACKED MINID ~ 4-1", "1"),
+                ("XADD s MAXLEN 0 ACKED 7-1 a 7", "7-1"),
+                ("XRANGE s - +", "[[3-1 [a 3]] [5-1 [a 5]] [6-1 [a 6]] [7-1 [a 7]]]"),
+                // The gap does not make the lag unknown.
+                ("XTRIM s MAXLEN 4 ACKED", "0"),
+                (
+                    "XINFO GROUPS s",
+                    "[[name g consumers 1 pending 2 last-delivered-id 5-1 entries-read 5 lag 2]]",
+                ),
+                ("XTRIM s MINID 4-1 KEEPREF", "1"),
+                ("XPENDING s g", "[2 3-1 5-1 [[ann 2]]]"),
+                ("XADD s DELREF MAXLEN 2 8-1 a 8", "8-1"),
+                ("XPENDING s g", "[1 3-1 3-1 [[ann 1]]]"),
+                ("XTRIM s MAXLEN 0 DELREF DELREF", "ERR syntax error"),
+                ("XTRIM s DELREF", "ERR syntax error, XTRIM must be called with a trimming strategy"),
+            ],
+        );
+    });
+}
+
+#[test]
+fn the_last_entry_is_read() {
+    with_both(|c| {
+        check(c, &[("XREAD STREAMS s +", "nil"), ("XGROUP CREATE s g 0 MKSTREAM", "OK")]);
+        check(c, &[("XREAD STREAMS s +", "nil")]);
+        add(c, 1..=3);
+        assert_eq!(read(c, "XREAD COUNT 5 STREAMS s +"), "[[3-1 [a 3]]]");
+        check(c, &[("XDEL s 3-1", "1")]);
+        assert_eq!(read(c, "XREAD BLOCK 0 STREAMS s +"), "[[2-1 [a 2]]]");
+        assert!(text(c, "XREADGROUP GROUP g ann STREAMS s +").contains("The + ID is meaningless"));
+    });
+}
+
+#[test]
+fn limits_count_for_the_whole_reply() {
+    with_both(|c| {
+        for key in ["s", "t"] {
+            check(c, &[(&format!("XGROUP CREATE {key} g 0 MKSTREAM"), "OK")]);
+            for at in 1..=5 {
+                check(c, &[(&format!("XADD {key} {at}-1 a v"), &format!("{at}-1"))]);
+            }
+        }
+        let entries = |c: &mut Connection, line: &str| text(c, line).matches("-1 [a v]").count();
+        for (line, expected) in [
+            ("XREAD COUNT 3 STREAMS s t 0 0", 6),
+            ("XREAD COUNT 3 MAXCOUNT 5 STREAMS s t 0 0", 5),
+            ("XREAD MAXCOUNT 2 STREAMS s t 0 0", 2),
+            // An entry has 35 bytes: `*2 $3 1-1 *2 $1 a $1 v`.
+            ("XREAD MAXSIZE 1 STREAMS s t 0 0", 1),
+            ("XREAD MAXSIZE 35 STREAMS s t 0 0", 1),
+            ("XREAD MAXSIZE 36 STREAMS s t 0 0", 2),
+            ("XREAD MAXSIZE 211 STREAMS s t 0 0", 7),
+            ("XREAD MAXSIZE 1000 MAXCOUNT 6 STREAMS s t 0 0", 6),
+            ("XREADGROUP GROUP g ann MAXCOUNT 3 STREAMS s t > >", 3),
+            ("XREADGROUP GROUP g ann MAXSIZE 72 STREAMS s t > >", 3),
+            ("XREADGROUP GROUP g ann MAXSIZE 72 STREAMS s t 0 0", 3),
+            ("XREADGROUP GROUP g ann STREAMS s t 0 0", 6),
+            ("XREADGROUP GROUP g bob CLAIM 0 MAXCOUNT 8 STREAMS s t > >", 8),
+        ] {
+            assert_eq!(entries(c, line), expected, "{line}");
+        }
+        // Only the first stream has been read.
+        check(c, &[("XPENDING t g", "[3 1-1 3-1 [[bob 3]]]")]);
+        for (options, error) in [
+            ("COUNT 50 MAXCOUNT 10", "MAXCOUNT must be greater than or equal to COUNT"),
+            ("MAXCOUNT 0", "MAXCOUNT must be a positive integer"),
+            ("MAXSIZE -5", "MAXSIZE must be a positive integer"),
+            ("MAXCOUNT foo", "value is not an integer or out of range"),
+            ("CLAIM 5", "The CLAIM option is only supported by XREADGROUP. You called XREAD instead."),
+        ] {
+            check(c, &[(&format!("XREAD {options} STREAMS s 0"), &format!("ERR {error}"))]);
+        }
+    });
+}
+
+#[test]
+fn pending_entries_are_claimed_while_reading() {
+    with_both(|c| {
+        add(c, 1..=3);
+        check(c, &[("XGROUP CREATE s g 0", "OK")]);
+        read(c, "XREADGROUP GROUP g ann COUNT 2 STREAMS s >");
+        // The first one has been pending for longer than the second.
+        check(c, &[("XCLAIM s g ann 0 1-1 IDLE 50000 JUSTID", "[1-1]")]);
+        check(c, &[("XCLAIM s g ann 0 2-1 TIME 5 JUSTID", "[2-1]"), ("XDEL s 9-9", "0")]);
+        let claimed = read(c, "XREADGROUP GROUP g bob CLAIM 40000 COUNT 1 STREAMS s >");
+        assert!(claimed.starts_with("[[2-1 [a 2] 1") && claimed.ends_with(" 1]]"), "{claimed}");
+        let claimed = read(c, "XREADGROUP GROUP g bob CLAIM 40000 STREAMS s >");
+        assert!(claimed.starts_with("[[1-1 [a 1] 5"), "{claimed}");
+        assert!(claimed.ends_with(" 1] [3-1 [a 3] 0 0]]"), "{claimed}");
+        check(
+            c,
+            &[
+                ("XREADGROUP GROUP g bob CLAIM 40000 STREAMS s >", "nil"),
+                ("XPENDING s g", "[3 1-1 3-1 [[bob 3]]]"),
+                (
+                    "XREADGROUP GROUP g bob CLAIM x STREAMS s >",
+                    "ERR min-idle-time is not an integer or out of range",
+                ),
+                (
+                    "XREADGROUP GROUP g bob CLAIM -1 STREAMS s >",
+                    "ERR min-idle-time must be a positive integer",
+                ),
+            ],
+        );
+        // An ID ignores the option, and deleted entries stay pending.
+        assert_eq!(read(c, "XREADGROUP GROUP g bob CLAIM 0 STREAMS s 2-1"), "[[3-1 [a 3]]]");
+        check(c, &[("XDEL s 1-1", "1")]);
+        let claimed = read(c, "XREADGROUP GROUP g ann CLAIM 0 STREAMS s >");
+        assert!(claimed.starts_with("[[2-1 [a 2] ") && !claimed.contains("1-1 nil"), "{claimed}");
+        check(c, &[("XPENDING s g - + 1", &text(c, "XPENDING s g 1-1 1-1 1"))]);
+    });
+}
+
+#[test]
+fn entries_are_given_back() {
+    with_both(|c| {
+        add(c, 1..=3);
+        check(c, &[("XGROUP CREATE s g 0", "OK")]);
+        read(c, "XREADGROUP GROUP g ann COUNT 2 STREAMS s >");
+        check(
+            c,
+            &[
+                ("XNACK s g SILENT IDS 2 1-1 3-1", "1"),
+                ("XNACK s g FAIL IDS 1 2-1", "1"),
+                ("XPENDING s g - + 10", "[[1-1  -1 0] [2-1  -1 1]]"),
+                ("XPENDING s g", "[2 1-1 2-1 []]"),
+                ("XNACK s g FATAL IDS 1 2-1", "1"),
+                ("XNACK s g FAIL FORCE IDS 2 3-1 9-9 RETRYCOUNT 7", "1"),
+                (
+                    "XPENDING s g - + 10",
+                    "[[1-1  -1 0] [2-1  -1 9223372036854775807] [3-1  -1 7]]",
+                ),
+                ("XPENDING s g - + 10 ann", "[]"),
+                ("XCLAIM s g bob 3600000 3-1", "[[3-1 [a 3]]]"),
+                ("XACK s g 2-1", "1"),
+                ("XPENDING s g", "[2 1-1 3-1 [[bob 1]]]"),
+            ],
+        );
+        let claimed = read(c, "XREADGROUP GROUP g bob CLAIM 3600000 COUNT 1 STREAMS s >");
+        assert!(claimed.starts_with("[[1-1 [a 1] 1") && claimed.ends_with(" 0]]"), "{claimed}");
+        for (call, error) in [
+            ("no FAIL IDS 1 1-1", "NOGROUP No such key 's' or consumer group 'no'"),
+            ("g HARD IDS 1 1-1", "ERR mode must be SILENT, FAIL, or FATAL"),
+            ("g FAIL IDS 0 1-1", "ERR numids must be a positive integer"),
+            ("g FAIL IDS 2 1-1", "ERR number of IDs doesn't match numids"),
+            ("g FAIL FORCE FORCE FORCE", "ERR syntax error, expected IDS keyword"),
+            ("g FAIL IDS 1 1-1 2-1", "ERR Unrecognized XNACK option '2-1'"),
+            ("g FAIL IDS 1 1-1 RETRYCOUNT -1", "ERR Invalid RETRYCOUNT value, must be >= 0"),
+        ] {
+            check(c, &[(&format!("XNACK s {call}"), error)]);
+        }
+        check(c, &[("XINFO CONSUMERS none g", "ERR no such key")]);
+    });
+}
+
 /// The values are those of Redis 8.0.
 #[test]
 fn the_lag_of_a_group_is_right_after_deletions_and_trimming() {
@@ -255,6 +484,69 @@ fn a_reader_waits_for_an_entry() {
     wait_for_reader(&mut writer);
     check(&mut writer, &[("XGROUP DESTROY s g", "1")]);
     assert!(reader.reply_bytes().starts_with(b"-NOGROUP"));
+}
+
+/// Sends a call that waits, and waits until it does.
+fn send_blocking(reader: &mut Client, writer: &mut Connection, line: &str) {
+    reader.send(format!("{line}\r\n").as_bytes());
+    wait_for_reader(writer);
+}
+
+#[test]
+fn a_reader_waits_for_an_entry_to_claim() {
+    let server = server();
+    let (mut reader, mut c) = (server.connect(), connect(&server, "resp2"));
+    add(&mut c, 1..=1);
+    check(&mut c, &[("XGROUP CREATE s g 0", "OK")]);
+    text(&mut c, "XREADGROUP GROUP g ann STREAMS s >");
+    // Without a change of the key, it gets the entry when that has been pending for long enough.
+    send_blocking(&mut reader, &mut c, "XREADGROUP GROUP g bob BLOCK 0 CLAIM 200 STREAMS s >");
+    let reply = String::from_utf8(reader.reply_bytes()).expect("text");
+    assert!(reply.contains("$3\r\n1-1\r\n") && reply.ends_with(":1\r\n"), "{reply}");
+    check(&mut c, &[("XPENDING s g", "[1 1-1 1-1 [[bob 1]]]")]);
+    // Or when its consumer gives it back. Others wait before it that only want new entries.
+    let mut other = server.connect();
+    send_blocking(&mut other, &mut c, "XREADGROUP GROUP g eve BLOCK 0 STREAMS s >");
+    reader.send(b"XREADGROUP GROUP g ann BLOCK 0 CLAIM 3600000 STREAMS s >\r\n");
+    wait_until("two wait", || text(&mut c, "INFO clients").contains("blocked_clients:2"));
+    check(&mut c, &[("XNACK s g SILENT IDS 1 1-1", "1")]);
+    let reply = String::from_utf8(reader.reply_bytes()).expect("text");
+    assert!(reply.contains("$3\r\n1-1\r\n") && reply.ends_with(":1\r\n"), "{reply}");
+    check(&mut c, &[("XPENDING s g", "[1 1-1 1-1 [[ann 1]]]"), ("XADD s 2-1 a 2", "2-1")]);
+    assert!(other.reply_bytes().ends_with(b"$1\r\n2\r\n"));
+}
+
+#[test]
+fn what_was_given_back_survives_a_kill_a_snapshot_and_a_copy() {
+    let dir = TempDir::new();
+    let path = dir.path().display().to_string();
+    let launch = launch().with("appendonly", "yes").with("dir", &path);
+    let launch = launch.with("enable-debug-command", "yes");
+    let server = launch.start();
+    let mut c = connect(&server, "resp2");
+    add(&mut c, 1..=3);
+    check(&mut c, &[("XGROUP CREATE s g 0", "OK")]);
+    text(&mut c, "XREADGROUP GROUP g ann STREAMS s >");
+    check(&mut c, &[("XNACK s g FAIL IDS 1 1-1", "1"), ("XNACK s g FATAL IDS 1 2-1", "1")]);
+    check(&mut c, &[("COPY s copy", "1"), ("XACKDEL s g IDS 1 3-1", "[1]")]);
+    drop(server);
+    let server = launch.start();
+    let mut c = connect(&server, "resp2");
+    let pending = |key: &str, last: &str| {
+        let line = format!("XPENDING {key} g - 2 10");
+        let groups = format!("XINFO CONSUMERS {key} g");
+        (line, "[[1-1  -1 1] [2-1  -1 9223372036854775807]]".to_owned(), groups, last.to_owned())
+    };
+    for (line, expected, consumers, pending) in [pending("s", "0"), pending("copy", "1")] {
+        assert_eq!(text(&mut c, &line), expected);
+        let shown = text(&mut c, &consumers);
+        assert!(shown.starts_with(&format!("[[name ann pending {pending} ")), "{shown}");
+    }
+    check(&mut c, &[("DEBUG RELOAD", "OK")]);
+    for (line, expected, ..) in [pending("s", "0"), pending("copy", "1")] {
+        assert_eq!(text(&mut c, &line), expected);
+    }
+    assert_eq!(text(&mut c, "XINFO CONSUMERS s g").matches("name").count(), 1);
 }
 
 /// Returns all facts about the stream, without times.

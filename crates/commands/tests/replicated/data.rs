@@ -130,6 +130,8 @@ fn add(facts: &mut Vec<Fact>, part: CollectionPart<'_>) {
             let position = format!("{last_delivered} {entries_read:?}");
             push(Sameness::Replica, &[b"group", name, position.as_bytes()]);
         }
+        // On a redis-server it has the entries that were given back.
+        CollectionPart::Stream(StreamEdit::Consumer { name: b"", .. }) => {}
         CollectionPart::Stream(StreamEdit::Consumer { group, name, seen_ms, active_ms }) => {
             push(Sameness::Replica, &[b"consumer", group, name]);
             // A consumer that only asks causes no log record.

@@ -142,7 +142,8 @@ fn move_or_wait(
             Some(patience) => {
                 let wakes = if how_many.is_exact { Wakes::Edit } else { Wakes::Creation };
                 let (keys, command) = (&[source], ctx.call.to_owned());
-                blocking::wait(ctx, Wait { keys, command, patience, group: None, wakes });
+                let (group, claims_after) = (None, None);
+                blocking::wait(ctx, Wait { keys, command, patience, group, wakes, claims_after });
             }
             None => ctx.reply.null_array(),
         }

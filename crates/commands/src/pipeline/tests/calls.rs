@@ -178,7 +178,7 @@ impl Calls {
         let text: &str = match (name, kind) {
             (_, "key") => return self.key(),
             (_, "pattern") => self.random.pick(&["*", "[a-m]*", "weight_*", "hash*->a"]),
-            ("numkeys" | "numfields", _) => {
+            ("numkeys" | "numfields" | "numids", _) => {
                 let run = 1 + self.random.below(3);
                 self.run = Some(run);
                 return run.to_string().into_bytes();

@@ -91,11 +91,14 @@ const LONG: &[&str] = &[
     "XTRIM stream MAXLEN 0",
     "XTRIM stream MINID 9999999",
     "XTRIM stream MAXLEN ~ 0 LIMIT 0",
+    "XTRIM stream MAXLEN 0 DELREF",
+    "XTRIM acknowledged MAXLEN 0 ACKED",
     "XRANGE stream - +",
     "XREVRANGE stream + -",
     "XREAD STREAMS stream 0",
     "XREADGROUP GROUP new c STREAMS stream >",
     "XREADGROUP GROUP old c STREAMS stream 0",
+    "XREADGROUP GROUP old other CLAIM 0 STREAMS stream >",
     "XPENDING stream old - + 20000",
     "XPENDING stream old - + 1 nosuchconsumer",
     "XAUTOCLAIM stream old other 0 0 COUNT 20000",
@@ -162,7 +165,10 @@ const SHORT: &[(&str, &[&str])] = &[
             "hsetex",
             "hgetdel",
             "xdel",
+            "xdelex",
             "xack",
+            "xackdel",
+            "xnack",
             "xclaim",
             "bitfield",
             "bitfield_ro",
@@ -301,6 +307,7 @@ fn bench_with_much_data() -> Bench {
         bench.succeed(&words(&format!("XADD stream {n}-1 n 1")));
     }
     for line in [
+        "COPY stream acknowledged",
         "XGROUP CREATE stream new 0",
         "XGROUP CREATE stream old 0",
         "XREADGROUP GROUP old c STREAMS stream >",
