@@ -52,7 +52,7 @@ DIFFERENT = {
     ("psync", "words"): "Redis takes FAILOVER as a third argument as well, and does not say so",
     ("zrank", "arity"): "7.2: WITHSCORE",
     ("zrevrank", "arity"): "7.2: WITHSCORE",
-    ("migrate", "flags"): "our own: no script calls it, since a script may run twice",
+    ("migrate", "flags"): "our own: no script or transaction calls it, since these may run twice",
     ("sinterstore", "keys"): "it overwrites the destination without reading it, as SUNIONSTORE does",
     ("xautoclaim", "keys"): "7.2: it returns content",
     ("client|pause", "since"): "7.0 says 2.9.50, which was no release",

@@ -183,6 +183,8 @@ fn lists_can_be_narrowed() {
     }
     a.check("CLIENT LIST NOT-IDLE 1", "-ERR syntax error");
     a.check("CLIENT LIST FLAGS z", "-ERR Unknown flags found in the provided filter: z");
+    a.check("CLIENT KILL FLAGS ''", "-ERR syntax error");
+    a.check("CLIENT KILL IDLE -1", "-ERR syntax error");
     a.check("CLIENT LIST DB x", "-ERR DB is not an integer or out of range");
     a.check("CLIENT LIST ID 1 x", "-ERR Invalid client ID");
     a.check("CLIENT LIST NAME", "-ERR syntax error");

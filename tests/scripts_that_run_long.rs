@@ -275,7 +275,7 @@ fn the_server_ends_after_a_transaction_with_a_long_script_has() {
     let launch = launch.with("appendonly", "yes").with("dir", &dir.path().display().to_string());
     let mut server = launch.start();
     let (mut c, mut runner) = (server.connect(), server.connect());
-    let script = "for i = 1, 3000000 do end return redis.call('incr', KEYS[1])";
+    let script = "for i = 1, 1000000 do end return redis.call('incr', KEYS[1])";
     runner.check("MULTI", "+OK");
     runner.check("INCR before", "+QUEUED");
     assert_eq!(runner.call(&["EVAL", script, "1", "k"]).to_string(), "+QUEUED");

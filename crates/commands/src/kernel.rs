@@ -46,6 +46,9 @@ use crate::waiting::{ConnAddress, Patience};
 /// others. Each takes a processor from the workers while it runs.
 const LONG_THREADS: usize = 2;
 
+/// Threads for MIGRATE, which waits for other servers.
+const MIGRATION_THREADS: usize = 1;
+
 /// Upper bound of threads for programs that take too long for a worker. There is one for each worker up to this
 /// number, so that programs on different keys use all processors. Further programs wait for a thread.
 const PROGRAM_THREADS_MAX: usize = 8;
@@ -115,6 +118,8 @@ pub struct Kernel {
     pub http: OnceLock<Arc<HttpFigures>>,
     /// Queue of commands that take too long for a worker.
     pub offload: Offload,
+    /// Queue of MIGRATE. It has a thread of its own, so that no other command waits for other servers.
+    pub migrations: Offload,
     /// Opens connections to other servers, if the program has a network.
     pub connect: OnceLock<Box<Connect>>,
     /// Scripts, and those that are running.
@@ -233,9 +238,8 @@ impl Deref for Kernel {
 impl Kernel {
     /// Creates a kernel for a command table, with separate counters for this many workers.
     pub fn new(engine: Arc<Engine>, commands: Table, workers: usize) -> Self {
-        let counters = (0..workers + LONG_THREADS + program_threads(workers))
-            .map(|_| Counters::new(commands.id_count()))
-            .collect();
+        let threads = workers + LONG_THREADS + program_threads(workers) + MIGRATION_THREADS;
+        let counters = (0..threads).map(|_| Counters::new(commands.id_count())).collect();
         let terms = Terms { table: &commands, channels: channel_default(&engine) };
         let acl = Acl::new(terms);
         let kernel = Self {
@@ -257,6 +261,7 @@ impl Kernel {
             certificates: Certificates::default(),
             http: OnceLock::new(),
             offload: Offload::default(),
+            migrations: Offload::default(),
             connect: OnceLock::new(),
             scripts: Scripts::default(),
             pubsub: Arc::new(PubSub::new(workers)),
@@ -482,11 +487,20 @@ impl Kernel {
         &self.counters[self.workers + LONG_THREADS + thread]
     }
 
+    /// Returns the counters of the thread for MIGRATE.
+    pub fn migration_counters(&self) -> &Counters {
+        &self.counters[self.workers + LONG_THREADS + self.program_threads()]
+    }
+
     /// Returns the queue for a call of a command that a worker has no time for.
     pub fn offload_of(&self, command: &Command, caller: &Caller) -> &Offload {
         let runs_programs = command.spec.flags.contains(Flags::PROGRAM)
             || caller.transaction.as_ref().is_some_and(|queued| queued.runs_programs);
-        if runs_programs { &self.scripts.offload } else { &self.offload }
+        match command.spec.name {
+            "migrate" => &self.migrations,
+            _ if runs_programs => &self.scripts.offload,
+            _ => &self.offload,
+        }
     }
 
     /// Time that clients wait for a running program before they get BUSY.

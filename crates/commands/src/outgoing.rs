@@ -8,5 +8,6 @@ pub trait Stream: Read + Write {}
 
 impl<T: Read + Write> Stream for T {}
 
-/// Opens a connection to a host and port. Connecting takes at most the given time, and so does each read and write.
+/// Opens a connection to a host and port, which takes at most the given time. Reads and writes fail after a tenth of a
+/// second, or the given time if that is shorter, so that the caller can look for a reason to give up.
 pub type Connect = dyn Fn(&str, u16, Duration) -> io::Result<Box<dyn Stream>> + Send + Sync;

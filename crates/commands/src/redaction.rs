@@ -67,12 +67,12 @@ impl Request {
             Self::ConfigSet => at >= 3 && at % 2 == 1 && config::is_secret(&args[at - 1]),
             // Names of users would help to guess passwords.
             Self::Users => at > 1,
-            // `AUTH password` or `AUTH2 user password` are among the options.
-            Self::Migrate => (6..at).rev().take(2).any(|before| {
-                ["auth", "auth2"]
-                    .iter()
-                    .any(|word| args[before].eq_ignore_ascii_case(word.as_bytes()))
-            }),
+            // `AUTH password` or `AUTH2 user password` are among the options, or before them in a mistyped call.
+            Self::Migrate => {
+                let is = |at: usize, word: &[u8]| args[at].eq_ignore_ascii_case(word);
+                !(6..at).any(|before| is(before, b"keys"))
+                    && (3..at).rev().take(2).any(|at| is(at, b"auth") || is(at, b"auth2"))
+            }
             Self::Harmless => false,
         }
     }
@@ -97,7 +97,9 @@ mod tests {
     fn passwords_are_hidden() {
         check("AUTH secret", "AUTH (redacted)");
         check("migrate h 1 k 0 9 AUTH2 u p", "migrate h 1 k 0 9 AUTH2 (redacted) (redacted)");
-        check("MIGRATE h 1 auth 0 9 COPY auth p", "MIGRATE h 1 auth 0 9 COPY auth (redacted)");
+        check("MIGRATE h 1 k 0 9 COPY auth p", "MIGRATE h 1 k 0 9 COPY auth (redacted)");
+        check("MIGRATE h 1 k 0 AUTH p", "MIGRATE h 1 k 0 AUTH (redacted)");
+        check("MIGRATE h 1 e 0 9 KEYS auth a", "MIGRATE h 1 e 0 9 KEYS auth a");
         check("auth user secret", "auth (redacted) (redacted)");
         check("AUTH a b c", "AUTH (redacted) (redacted) (redacted)");
         check("HELLO 3 AUTH user secret", "HELLO 3 AUTH (redacted) (redacted)");

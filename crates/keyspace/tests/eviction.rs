@@ -211,6 +211,9 @@ fn keys_that_change_stay_though_others_are_read() {
         (0..1000).for_each(|number| set(number, NOW_MS));
         for _ in 0..5 {
             (1000..2000).for_each(|number| assert!(world.get(&name(number))));
+            (1000..2000).for_each(|number| {
+                assert!(world.with(0, &name(number), NOW_MS, |db, key| db.touch(key)));
+            });
         }
         world.limit_below_use(policy, 10_000);
         assert_eq!(world.evict_all(), Evicted::Enough);

@@ -39,6 +39,7 @@ impl LongCommands {
         // Opens the queues before the first thread looks for work: a thread that finds its queue closed ends.
         server.offload.open();
         server.scripts.offload.open();
+        server.migrations.open();
         let mut threads = Vec::new();
         for seat in Seat::all(server) {
             threads.push(start(server, seat)?);
@@ -59,6 +60,7 @@ impl Drop for LongCommands {
     fn drop(&mut self) {
         self.server.offload.close();
         self.server.scripts.offload.close();
+        self.server.migrations.close();
         self.server.scripts.running.end_all();
         self.server.pubsub.set_publisher(false);
         for thread in self.threads.drain(..) {
@@ -75,6 +77,8 @@ enum Pool {
     Commands,
     /// Programs of clients, which may never end: they must not delay commands.
     Programs,
+    /// Commands that wait for another server, one after the other.
+    Migrations,
 }
 
 /// Thread among those of its pool.
@@ -90,12 +94,14 @@ impl Seat {
         let of = |pool, count| (0..count).map(move |index| Self { pool, index });
         of(Pool::Commands, kernel.long_threads())
             .chain(of(Pool::Programs, kernel.program_threads()))
+            .chain(of(Pool::Migrations, 1))
     }
 
     pub(crate) fn name(self) -> String {
         match self.pool {
             Pool::Commands => format!("long-{}", self.index),
             Pool::Programs => format!("script-{}", self.index),
+            Pool::Migrations => "migrate".to_owned(),
         }
     }
 
@@ -103,6 +109,7 @@ impl Seat {
         match self.pool {
             Pool::Commands => &kernel.offload,
             Pool::Programs => &kernel.scripts.offload,
+            Pool::Migrations => &kernel.migrations,
         }
     }
 
@@ -110,6 +117,7 @@ impl Seat {
         match self.pool {
             Pool::Commands => kernel.long_counters(self.index),
             Pool::Programs => kernel.program_counters(self.index),
+            Pool::Migrations => kernel.migration_counters(),
         }
     }
 }

@@ -114,6 +114,7 @@ impl Dispatcher {
                 self.0.purge.collect();
                 self.0.offload.purge_memory();
                 self.0.scripts.offload.purge_memory();
+                self.0.migrations.purge_memory();
             }
             Notice::Durable => {
                 worker.awaiting.release(&self.0, conns);

@@ -5,7 +5,7 @@ use std::net::{TcpStream, ToSocketAddrs};
 use std::ops::Deref;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use std::sync::{Arc, OnceLock, Weak};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use tierce_keyspace::Freed;
 use tierce_net::{ConnKey, Handle, WorkerId};
@@ -41,7 +41,8 @@ pub struct Server {
     too_fast_logged: AtomicU64,
     /// Encrypted connections that failed.
     pub tls_failures: TlsFailures,
-    tls_reload: Reload,
+    /// Files of encrypted connections that may change.
+    pub(crate) tls_reload: Arc<Reload>,
     /// Path of the Unix socket; empty if there is none.
     pub unix_path: String,
     /// State of the memcached protocols that the workers share.
@@ -167,17 +168,25 @@ impl Audience for Sessions {
 
 /// Connects to another server; see [`Connect`].
 fn connect(host: &str, port: u16, timeout: Duration) -> io::Result<Box<dyn Stream>> {
+    const LOOKS_EVERY: Duration = Duration::from_millis(100);
+    // Nothing ends a connection attempt earlier, not even a shutdown.
+    const CONNECTING_MAX: Duration = Duration::from_secs(10);
+    let until = Instant::now() + timeout.min(CONNECTING_MAX);
     let mut result = Err(io::ErrorKind::NotFound.into());
     for address in (host, port).to_socket_addrs()? {
-        result = TcpStream::connect_timeout(&address, timeout);
+        let left = until.saturating_duration_since(Instant::now());
+        if left.is_zero() {
+            break;
+        }
+        result = TcpStream::connect_timeout(&address, left);
         if result.is_ok() {
             break;
         }
     }
     let stream = result?;
     stream.set_nodelay(true)?;
-    stream.set_read_timeout(Some(timeout))?;
-    stream.set_write_timeout(Some(timeout))?;
+    stream.set_read_timeout(Some(timeout.min(LOOKS_EVERY)))?;
+    stream.set_write_timeout(Some(timeout.min(LOOKS_EVERY)))?;
     Ok(Box::new(stream))
 }
 
@@ -220,7 +229,7 @@ impl Server {
             dropped_logged: AtomicU64::new(0),
             too_fast_logged: AtomicU64::new(0),
             tls_failures: TlsFailures::default(),
-            tls_reload: Reload::default(),
+            tls_reload: Arc::default(),
             unix_path,
             memcached: Arc::new(memcached),
             pedrokv,
@@ -277,7 +286,7 @@ impl Server {
         self.shutdown().wait(CRON_EVERY, || self.cron())
     }
 
-    /// Does periodic work, even without connections: some microseconds.
+    /// Does periodic work, even without connections: some microseconds, without access to files.
     fn cron(&self) {
         self.rates.sample(crate::clock::unix_ms(), self.running_totals());
         self.hot_keys.end_if_over(crate::clock::unix_ms(), || self.sums());
@@ -289,7 +298,7 @@ impl Server {
         }
         self.engine.cron();
         self.tls_failures.log(&self.log);
-        self.tls_reload.check(self, crate::clock::unix_ms());
+        self.tls_reload.check_aside(crate::clock::unix_ms());
         self.log_turned_away();
     }
 

@@ -77,6 +77,7 @@ impl Name {
 
 /// Value of a property.
 enum Wanted {
+    /// In ascending order.
     Ids(Vec<u64>),
     Kind(Kind),
     User(UserId),
@@ -192,6 +193,11 @@ impl Filter {
             };
             self.add(Condition { name, wanted, is_wanted });
         }
+        for condition in &mut self.conditions {
+            if let Wanted::Ids(ids) = &mut condition.wanted {
+                ids.sort_unstable();
+            }
+        }
         if left.is_empty() { Ok(self) } else { Err(CommandError::SYNTAX) }
     }
 
@@ -233,6 +239,8 @@ impl Name {
     fn parse(self, value: &[u8], users: &Users) -> Result<Wanted, CommandError> {
         let text = || String::from_utf8_lossy(value).into_owned();
         let letters = |what: &str, known: &str| match text() {
+            // An empty one would hold for everybody.
+            text if text.is_empty() => Err(CommandError::SYNTAX),
             text if text.chars().all(|letter| known.contains(letter)) => Ok(Wanted::Text(text)),
             text => Err(CommandError::text(format!(
                 "ERR Unknown {what} found in the provided filter: {text}"
@@ -247,7 +255,10 @@ impl Name {
                 Ok(Wanted::User(users.get(value).ok_or_else(error)?.id()))
             }
             Self::MaxAge => number("ERR maxage is not an integer or out of range"),
-            Self::Idle => number("ERR idle is not an integer or out of range"),
+            Self::Idle => match number("ERR idle is not an integer or out of range")? {
+                Wanted::Number(..0) => Err(CommandError::SYNTAX),
+                idle => Ok(idle),
+            },
             Self::Db => number("ERR DB is not an integer or out of range"),
             Self::Flags => letters("flags", FLAG_LETTERS),
             Self::Capa => letters("capa", "r"),
@@ -259,7 +270,7 @@ impl Name {
     fn holds(self, wanted: &Wanted, client: &Client, now_ms: i64) -> bool {
         let seconds_since = |ms: i64| (now_ms - ms) / 1000;
         match wanted {
-            Wanted::Ids(ids) => ids.contains(&client.id),
+            Wanted::Ids(ids) => ids.binary_search(&client.id).is_ok(),
             Wanted::Kind(kind) => *kind == Kind::of(client),
             Wanted::User(id) => client.user().is_some_and(|user| user.id() == *id),
             Wanted::Number(number) => match self {
@@ -277,7 +288,7 @@ impl Name {
                     let letters = client.letters();
                     text.chars().all(|letter| letters.contains(letter))
                 }
-                Self::Capa => text.is_empty() || client.has(ClientFlags::REDIRECTS),
+                Self::Capa => client.has(ClientFlags::REDIRECTS),
                 _ => ip_of(&client.addr) == text,
             },
         }

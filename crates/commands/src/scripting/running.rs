@@ -46,7 +46,7 @@ pub const ENDED_BY_SHUTDOWN: &str =
     "ERR Script ended because the server shuts down; its writes were undone";
 
 /// Time that a shutdown gives programs in transactions.
-pub const GRACE: Duration = Duration::from_secs(10);
+pub const GRACE: Duration = Duration::from_secs(5);
 
 /// Reason to end a program.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]

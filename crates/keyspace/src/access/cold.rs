@@ -11,6 +11,7 @@ use crate::access::keyspace::Keyspace;
 use crate::data::cold_value;
 use crate::data::entry::{Attributes, Content, Entry};
 use crate::data::key::Key;
+use crate::data::usage::Tracking;
 use crate::error::{Error, Result};
 
 /// A value that was read from disk, ready for [`Fetched::restore`]. Making one takes no lock.
@@ -38,7 +39,9 @@ impl<'a> Fetched<'a> {
         let attributes = Attributes { location: Some(location), ..entry.attributes() };
         let displaced = entry.replace(self.0, entry.deadline_ms(), attributes);
         debug_assert!(displaced.is_none(), "a value on disk owns nothing in memory");
-        at.track_undoable(entry, |entry| entry.set_access(at.first_access()));
+        if at.tracking != Tracking::Changes {
+            at.track_undoable(entry, |entry| entry.set_access(at.first_access()));
+        }
         let after = Accounting::of(entry);
         db.account(key.hash(), before, after);
         at.stats.fetched.add(1);

@@ -126,10 +126,18 @@ impl<'a> Db<'a> {
         found
     }
 
-    /// Returns true if a key exists. Counts as a use of it, whatever [`Touch`](crate::Touch) says.
+    /// Returns true if a key exists. Counts as a use of it, whatever [`Touch`](crate::Touch) says, but not as a change.
     pub fn touch(&mut self, key: Key<'_>) -> bool {
         let at = self.at;
-        let found = self.find(key).map(|entry| at.track(entry)).is_some();
+        let counts = at.tracking != Tracking::Changes;
+        let found = self
+            .find(key)
+            .map(|entry| {
+                if counts {
+                    at.track(entry)
+                }
+            })
+            .is_some();
         at.count_read(key, found);
         found
     }

@@ -92,6 +92,7 @@ fn prepare(server: &Server) {
 pub(super) fn end(server: &Server, handle: &Handle<Message>) {
     server.offload.close();
     server.scripts.offload.close();
+    server.migrations.close();
     server.scripts.running.end_all();
     server.pubsub.set_publisher(false);
     handle.drain(Duration::ZERO);
@@ -114,6 +115,7 @@ pub(super) fn run(seed: u64, fault: Option<Fault>) -> Result<(Course, String), S
     server.attach(handle.clone());
     server.offload.open();
     server.scripts.offload.open();
+    server.migrations.open();
     server.pubsub.set_publisher(true);
 
     let mut simulation = Simulation::new(seed, STEPS_MAX);

@@ -211,6 +211,7 @@ impl Instance {
         let (engine, workers) = (Arc::clone(opening.engine()), startup.threads.get());
         let server = Arc::new(Server::new(engine, commands, workers, listening));
         tls::note_certificates(&server, &config.settings());
+        server.tls_reload.watch(Arc::downgrade(&server));
         server.load_users()?;
         if let Some((host, port)) = config.settings().primary() {
             let primary = Address { host: host.to_vec(), port };

@@ -3,6 +3,8 @@
 use std::fs;
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
+use std::sync::{Arc, OnceLock, Weak};
+use std::thread;
 
 use parking_lot::Mutex;
 
@@ -34,43 +36,66 @@ pub(crate) fn note_certificates(server: &Server, settings: &Settings) {
 
 /// Watches the files of encrypted connections.
 #[derive(Default)]
-pub(crate) struct Reload(Mutex<State>);
+pub(crate) struct Reload {
+    state: Mutex<State>,
+    server: OnceLock<Weak<Server>>,
+}
 
 #[derive(Default)]
 struct State {
     checked_ms: i64,
-    /// Files as they were at the last check; they were read after it. `None` before the first one.
+    /// Files as they were when they were last read with success, or shortly before. `None` before the first check.
     files: Option<Vec<Stamp>>,
     /// Day of the last warnings, and the certificates then.
     warned: Option<(i64, Shown)>,
 }
 
 impl Reload {
-    /// Checks files and certificates, if that is due: called every second. A failed reload is not repeated until a
-    /// file changes again: certificate and key are replaced one after the other, and fit together at the end.
-    pub(crate) fn check(&self, server: &Server, now_ms: i64) {
+    /// Begins to watch the files of a server.
+    pub(crate) fn watch(&self, server: Weak<Server>) {
+        // It is called once.
+        let _ = self.server.set(server);
+    }
+
+    /// Checks files and certificates, if that is due: called every second. A thread reads the files, since a disk may
+    /// not answer.
+    pub(crate) fn check_aside(self: &Arc<Self>, now_ms: i64) {
+        let Some(server) = self.server.get().and_then(Weak::upgrade) else { return };
         let settings = server.config.settings();
         if !is_encrypted(&settings) && !settings.is_on(REPLICATION) {
             return;
         }
-        let state = &mut *self.0.lock();
-        if state.is_due(settings.number(AUTO_RELOAD_INTERVAL), now_ms) {
-            let files = stamps(&settings);
-            let is_first = state.files.is_none();
-            // The files may have changed between the start and the first check.
-            if state.files.as_ref() != Some(&files) {
-                state.files = Some(files);
-                // A refusal is logged where it arises.
-                if server.config.read_again(CERT_FILE).is_ok() && !is_first {
-                    server.log.notice("The changed files for encrypted connections are in use");
-                }
-            }
-        }
+        // It is locked while a thread checks.
+        let Some(mut state) = self.state.try_lock() else { return };
         state.warn(server.certificates.get(), &server.log, now_ms);
+        if !state.is_due(settings.number(AUTO_RELOAD_INTERVAL), now_ms) {
+            return;
+        }
+        let reload = Arc::clone(self);
+        let check = move || reload.state.lock().check(&server);
+        // Without a thread now, the next check comes after the interval.
+        let _ = thread::Builder::new().name("tls-reload".to_owned()).spawn(check);
     }
 }
 
 impl State {
+    /// Reads the files again if they have changed. A failure is repeated at each interval: certificate and key may be
+    /// replaced one after the other, and an error of the disk may pass.
+    fn check(&mut self, server: &Server) {
+        let files = stamps(&server.config.settings());
+        if self.files.as_ref() == Some(&files) {
+            return;
+        }
+        // The files may have changed between the start and the first check. A refusal is logged where it arises.
+        let is_first = self.files.is_none();
+        if server.config.read_again(CERT_FILE).is_ok() {
+            self.files = Some(files);
+            if !is_first {
+                server.log.notice("The changed files for encrypted connections are in use");
+            }
+        }
+    }
+
     fn is_due(&mut self, interval_s: i64, now_ms: i64) -> bool {
         let since_ms = now_ms - self.checked_ms;
         // The clock may have been set back.

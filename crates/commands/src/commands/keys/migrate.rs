@@ -1,15 +1,17 @@
 //! MIGRATE: moves keys to another server, which gets them as RESTORE.
 //!
-//! Payloads are made from copies. Then the keys stay locked until the target has confirmed them, so nobody reads a key
-//! here that is also there, and no change is lost. If a confirmation does not arrive, the key stays.
+//! The connection is made first, and the payloads from copies. Then the keys stay locked until the target has confirmed
+//! them, so nobody reads a key here that is also there, and no change is lost. If a confirmation does not arrive, the
+//! key stays. A thread of its own waits for the target: [`Kernel::migrations`].
 
-use std::io::{BufRead, BufReader, Read, Write};
-use std::time::Duration;
+use std::io::{ErrorKind, Read, Write};
+use std::time::{Duration, Instant};
 
-use tierce_keyspace::{Event, Key};
+use tierce_keyspace::{Event, Key, Value};
 use tierce_wire::resp::{Encoder, Proto, Rest};
 
 use super::dump;
+use crate::clients::Client;
 use crate::command::{Flags, Group, KeyFlags, KeySpec, Scope};
 use crate::commands::cursor::Options;
 use crate::commands::options::integer;
@@ -60,7 +62,13 @@ const READING: CommandError =
     CommandError::new("IOERR error or timeout reading to target instance");
 
 /// Maximum length of a reply, which is a line.
-const REPLY_BYTES_MAX: u64 = 64 * 1024;
+const REPLY_BYTES_MAX: usize = 64 * 1024;
+
+/// Bytes that the target has to take within the timeout.
+const WRITE_BYTES: usize = 64 * 1024;
+
+/// Maximum timeout, far beyond any patience.
+const TIMEOUT_MS_MAX: i64 = u32::MAX as i64;
 
 /// Arguments of a call.
 struct Call<'a> {
@@ -101,8 +109,8 @@ impl<'a> Call<'a> {
         }
         let (timeout_ms, db) = (integer(timeout)?, integer(db)?);
         // As in Redis.
-        let timeout_ms = if timeout_ms > 0 { timeout_ms as u64 } else { 1000 };
-        let timeout = Duration::from_millis(timeout_ms);
+        let timeout_ms = if timeout_ms > 0 { timeout_ms.min(TIMEOUT_MS_MAX) } else { 1000 };
+        let timeout = Duration::from_millis(timeout_ms as u64);
         Ok(Self { host, port, keys, db, timeout, copies, replaces, login })
     }
 }
@@ -122,8 +130,18 @@ fn migrate(ctx: &mut Context<'_, '_>, arguments: [&[u8]; 5], options: Rest<'_>) 
     // A worker never waits for another server.
     ctx.scale().weigh(usize::MAX)?;
     let keys = ctx.keys(call.keys.iter().copied());
-    let compresses = dump::compresses(ctx.kernel);
-    let payloads = |values: &[Option<tierce_keyspace::Value<'_>>]| {
+    let (db, now_ms) = (ctx.caller.db, ctx.now_ms);
+    let exist = ctx.holding(|ctx| {
+        Ok(keys.iter().any(|key| ctx.guard.db(db, key.hash(), now_ms).peek(*key).is_some()))
+    })?;
+    if !exist {
+        ctx.reply.simple("NOKEY");
+        return Ok(());
+    }
+    let (kernel, client) = (ctx.kernel, ctx.caller.client.clone());
+    let mut target = Target::connect(kernel, &client, &call)?;
+    let compresses = dump::compresses(kernel);
+    let payloads = |values: &[Option<Value<'_>>]| {
         let payload = |value: &Option<_>| {
             value.as_ref().map(|value| dump::payload(value, compresses)).transpose()
         };
@@ -135,7 +153,7 @@ fn migrate(ctx: &mut Context<'_, '_>, arguments: [&[u8]; 5], options: Rest<'_>) 
             ctx.reply.simple("NOKEY");
             return Ok(());
         }
-        let result = hand_over(ctx.kernel, &call, &mut moved);
+        let result = target.restore(&call, &mut moved);
         if !call.copies {
             remove(ctx, &moved);
         }
@@ -172,62 +190,112 @@ fn remove(ctx: &mut Context<'_, '_>, moved: &[Moved<'_>]) {
     }
 }
 
-/// Sends keys to the target and notes which it confirms. Returns the first error.
-fn hand_over(kernel: &Kernel, call: &Call<'_>, moved: &mut [Moved<'_>]) -> Done {
-    const NO_NETWORK: CommandError =
-        CommandError::new("ERR this program connects to no other server");
-    let connect = kernel.connect.get().ok_or(NO_NETWORK)?;
-    let text = |word: &[u8]| String::from_utf8_lossy(word).into_owned();
-    let port = text(call.port).parse().map_err(|_| CONNECTING)?;
-    let stream = connect(&text(call.host), port, call.timeout).map_err(|_| CONNECTING)?;
-    let mut target = Target { stream: BufReader::new(stream) };
-    // Nothing may be restored in a wrong database.
-    if !call.login.is_empty() {
-        target.send(&[&[&b"AUTH"[..]], &call.login[..]].concat())?;
+/// Connection to the target. Each reply, and the writing of each [`WRITE_BYTES`], has to be complete within the timeout.
+/// It is given up when the server or the client ends.
+struct Target<'a> {
+    stream: Box<dyn Stream>,
+    timeout: Duration,
+    kernel: &'a Kernel,
+    client: &'a Client,
+    /// Bytes received behind the last reply.
+    input: Vec<u8>,
+}
+
+impl<'a> Target<'a> {
+    /// Connects, authenticates, and selects the database: nothing may be restored in a wrong one.
+    fn connect(
+        kernel: &'a Kernel,
+        client: &'a Client,
+        call: &Call<'_>,
+    ) -> Result<Self, CommandError> {
+        const NO_NETWORK: CommandError =
+            CommandError::new("ERR this program connects to no other server");
+        let connect = kernel.connect.get().ok_or(NO_NETWORK)?;
+        let text = |word: &[u8]| String::from_utf8_lossy(word).into_owned();
+        let port = text(call.port).parse().map_err(|_| CONNECTING)?;
+        let stream = connect(&text(call.host), port, call.timeout).map_err(|_| CONNECTING)?;
+        let mut target = Self { stream, timeout: call.timeout, kernel, client, input: Vec::new() };
+        if !call.login.is_empty() {
+            target.send(&[&[&b"AUTH"[..]], &call.login[..]].concat())?;
+            target.reply()??;
+        }
+        target.send(&[b"SELECT", call.db.to_string().as_bytes()])?;
         target.reply()??;
+        Ok(target)
     }
-    target.send(&[b"SELECT", call.db.to_string().as_bytes()])?;
-    target.reply()??;
-    for Moved { key, ttl_ms, payload, .. } in &*moved {
-        let ttl = ttl_ms.to_string();
-        let words: [&[u8]; 5] = [b"RESTORE", key.bytes(), ttl.as_bytes(), payload, b"REPLACE"];
-        target.send(&words[..if call.replaces { 5 } else { 4 }])?;
-    }
-    let mut result = Ok(());
-    for one in moved {
-        let reply = target.reply()?;
-        one.is_confirmed = reply.is_ok();
-        result = result.and(reply);
-    }
-    result
-}
 
-/// Connection to the target.
-struct Target {
-    stream: BufReader<Box<dyn Stream>>,
-}
+    /// Sends keys and notes which are confirmed. Returns the first error.
+    fn restore(&mut self, call: &Call<'_>, moved: &mut [Moved<'_>]) -> Done {
+        for Moved { key, ttl_ms, payload, .. } in &*moved {
+            let ttl = ttl_ms.to_string();
+            let words: [&[u8]; 5] = [b"RESTORE", key.bytes(), ttl.as_bytes(), payload, b"REPLACE"];
+            self.send(&words[..if call.replaces { 5 } else { 4 }])?;
+        }
+        let mut result = Ok(());
+        for one in moved {
+            let reply = self.reply()?;
+            one.is_confirmed = reply.is_ok();
+            result = result.and(reply);
+        }
+        result
+    }
 
-impl Target {
     fn send(&mut self, words: &[&[u8]]) -> Done {
         let mut request = Vec::new();
         let mut encoder = Encoder::new(&mut request, Proto::Resp2);
         encoder.array(words.len());
         words.iter().for_each(|word| encoder.bulk(word));
-        self.stream.get_mut().write_all(&request).map_err(|_| WRITING)
+        for mut part in request.chunks(WRITE_BYTES) {
+            let until = Instant::now() + self.timeout;
+            while !part.is_empty() {
+                let written = self.stream.write(part);
+                let written = self.progress(written, until).ok_or(WRITING)?;
+                part = &part[written..];
+            }
+        }
+        Ok(())
     }
 
     /// Reads a reply. The inner error is one of the target.
     fn reply(&mut self) -> Result<Done, CommandError> {
-        let mut line = Vec::new();
-        let stream = &mut self.stream;
-        stream.take(REPLY_BYTES_MAX).read_until(b'\n', &mut line).map_err(|_| READING)?;
-        match line.strip_suffix(b"\r\n").and_then(|line| line.split_first()) {
+        let until = Instant::now() + self.timeout;
+        let end = loop {
+            if let Some(end) = self.input.iter().position(|byte| *byte == b'\n') {
+                break end;
+            }
+            let mut buffer = [0; 4096];
+            let read = self.stream.read(&mut buffer);
+            let read = self.progress(read, until).ok_or(READING)?;
+            self.input.extend_from_slice(&buffer[..read]);
+            if self.input.len() > REPLY_BYTES_MAX {
+                return Err(READING);
+            }
+        };
+        let line: Vec<u8> = self.input.drain(..=end).collect();
+        match line.trim_ascii_end().split_first() {
             Some((b'+', _)) => Ok(Ok(())),
             Some((b'-', error)) => Ok(Err(CommandError::text(format!(
                 "ERR Target instance replied with error: {}",
                 String::from_utf8_lossy(error)
             )))),
             _ => Err(READING),
+        }
+    }
+
+    /// Returns the bytes of a successful call of the stream, 0 if it has to be repeated, and `None` if it failed.
+    fn progress(&self, result: std::io::Result<usize>, until: Instant) -> Option<usize> {
+        match result {
+            Ok(0) => None,
+            Ok(bytes) if Instant::now() <= until => Some(bytes),
+            Err(error)
+                if matches!(error.kind(), ErrorKind::WouldBlock | ErrorKind::TimedOut)
+                    || error.kind() == ErrorKind::Interrupted =>
+            {
+                let is_ending =
+                    self.kernel.shutdown().reason().is_some() || self.client.is_closing();
+                (Instant::now() <= until && !is_ending).then_some(0)
+            }
+            Ok(_) | Err(_) => None,
         }
     }
 }

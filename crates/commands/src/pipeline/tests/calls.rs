@@ -189,6 +189,10 @@ impl Calls {
                 return payload.expect("a vector takes everything");
             }
             ("serialized-value", _) if !self.random.one_in(4) => return self.payload.clone(),
+            ("client-id", _) => self.random.pick(&["1", "2"]),
+            ("maxage" | "idle", _) => &small,
+            ("flags", _) => "N",
+            ("capa", _) => "r",
             ("host", _) if self.group == Group::Generic => "127.0.0.1",
             ("port", _) if self.group == Group::Generic => "6379",
             ("timeout", _) => self.random.pick(&["0", "1", "0.01"]),

@@ -275,6 +275,7 @@ const SHORT: &[(&str, &[&str])] = &[
     ("knows the size of any value", &["memory|usage"]),
     ("copies at most as much as a reply has room for", &["getrange", "substr"]),
     ("weighs its payload", &["restore"]),
+    ("runs on a thread for it alone", &["migrate"]),
     ("weighs what it is asked to do", &["debug", "exec"]),
     ("has one HyperLogLog", &["pfdebug", "pfselftest"]),
 ];
