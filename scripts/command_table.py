@@ -21,7 +21,9 @@ ADDED = {
     "hexpire": "7.4", "hexpireat": "7.4", "hexpiretime": "7.4", "hpersist": "7.4", "hpexpire": "7.4",
     "hpexpireat": "7.4", "hpexpiretime": "7.4", "hpttl": "7.4", "httl": "7.4",
     **{name: "8.0" for name in ("hgetdel", "hgetex", "hsetex")},
-    **{name: "8.10" for name in ("blmovem", "lmovem", "sdiffcard", "sunioncard")},
+    **{name: "8.10" for name in (
+        "blmovem", "himport", "himport|discard", "himport|discardall", "himport|prepare", "himport|set", "lmovem",
+        "sdiffcard", "sunioncard")},
     "backup": "our own",
     "xackdel": "8.2", "xdelex": "8.2", "xnack": "8.8",
     **{name: "8.6" for name in (

@@ -331,6 +331,94 @@ fn fields_are_read_and_deleted() {
     });
 }
 
+/// Lists of field names belong to a connection: to its transactions, and to nobody else.
+#[test]
+fn hashes_are_imported_with_prepared_fields() {
+    with_both(|c| {
+        c.check("HIMPORT PREPARE user name born", "+OK");
+        c.check("HIMPORT PREPARE pair '' b", "+OK");
+        c.check("HIMPORT SET u:1 user Ada 1815", "+OK");
+        c.check("HIMPORT SET u:2 pair '' 2", "+OK");
+        c.check("HMGET u:1 name born", r#"["Ada", "1815"]"#);
+        c.check("HMGET u:2 '' b", r#"["", "2"]"#);
+        // All fields are replaced, and deadlines are removed.
+        c.check("HSET u:1 city London", ":1");
+        c.check("HEXPIRE u:1 100 FIELDS 1 name", "[:1]");
+        c.check("EXPIRE u:1 100", ":1");
+        c.check("HIMPORT SET u:1 user Grace 1906", "+OK");
+        c.check("HLEN u:1", ":2");
+        c.check("HTTL u:1 FIELDS 2 name born", "[:-1, :-1]");
+        c.check("TTL u:1", ":-1");
+        c.check("HIMPORT PREPARE user a", "+OK");
+        c.check("HIMPORT SET u:1 user v", "+OK");
+        c.check("HLEN u:1", ":1");
+        c.check("SET text v", "+OK");
+        c.check(
+            "HIMPORT SET text user v",
+            "-WRONGTYPE Operation against a key holding the wrong kind of value",
+        );
+        c.check("GET text", "\"v\"");
+        for (arguments, error) in [
+            ("PREPARE other a b a", "duplicate field name in fieldset"),
+            ("SET h other 1 2 3", "no such fieldset"),
+            ("SET h pair 1", "value count does not match fieldset field count"),
+            ("SET h pair 1 2 3", "value count does not match fieldset field count"),
+            ("PREPARE other", "wrong number of arguments for 'himport|prepare' command"),
+            ("SET h pair", "wrong number of arguments for 'himport|set' command"),
+            ("DISCARD", "wrong number of arguments for 'himport|discard' command"),
+            ("DISCARDALL x", "wrong number of arguments for 'himport|discardall' command"),
+        ] {
+            c.check(&format!("HIMPORT {arguments}"), &format!("-ERR {error}"));
+        }
+        c.check("EXISTS h", ":0");
+        c.check("HIMPORT DISCARD user", ":1");
+        c.check("HIMPORT DISCARD user", ":0");
+        c.check("HIMPORT SET h user v", "-ERR no such fieldset");
+        c.check("MULTI", "+OK");
+        c.check("HIMPORT PREPARE third x", "+QUEUED");
+        c.check("HIMPORT SET h third 3", "+QUEUED");
+        c.check("EXEC", "[+OK, +OK]");
+        c.check("HIMPORT DISCARDALL", ":2");
+        c.check("HIMPORT DISCARDALL", ":0");
+        c.check("HMGET h x", r#"["3"]"#);
+    });
+}
+
+#[test]
+fn prepared_fields_are_seen_by_their_connection_only() {
+    let server = server();
+    let (mut c, mut other) = (server.connect(), server.connect());
+    let memory = |c: &mut Connection| {
+        let info = c.ask("CLIENT INFO").text().to_owned();
+        let (_, rest) = info.split_once(" tot-mem=").expect("it is there");
+        rest.split(' ').next().expect("a number").parse::<usize>().expect("a number")
+    };
+    let name = "n".repeat(100_000);
+    let before = memory(&mut c);
+    c.check(&format!("HIMPORT PREPARE large {name}"), "+OK");
+    assert!(memory(&mut c) >= before + 100_000);
+    other.check("HIMPORT SET h large 1", "-ERR no such fieldset");
+    // Programs neither see them nor leave any.
+    const IMPORT: &str = "return redis.call('HIMPORT', 'SET', KEYS[1], ARGV[1], '1')";
+    const PREPARE: &str = "redis.call('HIMPORT', 'PREPARE', 'inner', 'f')";
+    let eval = |c: &mut Connection, script: &str, list: &str| {
+        c.call(&["EVAL", script, "1", "h", list]).to_string()
+    };
+    for list in ["large", "inner"] {
+        let reply = eval(&mut c, IMPORT, list);
+        assert!(reply.starts_with("-ERR no such fieldset"), "{list}: {reply}");
+        assert_eq!(eval(&mut c, PREPARE, list), "nil");
+    }
+    assert_eq!(eval(&mut c, &format!("{PREPARE} {IMPORT}"), "inner"), "+OK");
+    c.check("HGETALL h", r#"["f", "1"]"#);
+    c.check("HIMPORT SET h inner 1", "-ERR no such fieldset");
+    assert!(memory(&mut c) >= before + 100_000);
+    c.check("HIMPORT SET h large 1", "+OK");
+    c.check("RESET", "+RESET");
+    assert!(memory(&mut c) < before + 100_000);
+    c.check("HIMPORT SET h large 1", "-ERR no such fieldset");
+}
+
 #[test]
 fn fields_whose_time_has_come_are_gone() {
     with_both(|c| {

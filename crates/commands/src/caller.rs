@@ -3,6 +3,7 @@
 //! Every execution of a command has a caller: for a connection, for the import of a file, or for a blocked client
 //! whose command another thread runs. A caller knows no socket.
 
+mod fieldsets;
 mod tracking;
 
 use std::iter;
@@ -14,6 +15,7 @@ use tierce_keyspace::{DbIndex, KeyHash, Keyspace, Origin, Source, Touch, Watch};
 use tierce_output::Output;
 use tierce_wire::resp::{Args, Encoder, OwnedArgs, Proto};
 
+use self::fieldsets::Fieldsets;
 pub use self::tracking::Tracking;
 use crate::acl::{Attempt, Rights, Users};
 use crate::clients::{Client, ClientFlags};
@@ -61,6 +63,8 @@ pub struct Caller {
     pub transaction: Option<Box<Transaction>>,
     /// Keys that it watches.
     watch: Option<Watch>,
+    /// Lists of field names that it has prepared, if there are any.
+    pub(crate) fieldsets: Option<Box<Fieldsets>>,
     /// State as a replica, if the client has said that it is one.
     replica: Option<Arc<Replica>>,
     /// True if the connection closes after everything up to the current reply is sent.
@@ -151,6 +155,7 @@ impl Caller {
             replica_level: None,
             transaction: None,
             watch: None,
+            fieldsets: None,
             replica: None,
             closing: false,
             program_has_written: false,
@@ -179,8 +184,8 @@ impl Caller {
         self.standing.map_or_else(|| role.is_stale(), |standing| standing.is_stale)
     }
 
-    /// Returns a copy of the client for a command that is offloaded from its worker. The transaction and the watched
-    /// keys move to the copy until it comes back.
+    /// Returns a copy of the client for a command that is offloaded from its worker. The transaction, the watched
+    /// keys and the prepared lists of fields move to the copy until it comes back.
     #[must_use]
     pub fn away(&mut self) -> Self {
         let shows_tracking =
@@ -193,6 +198,7 @@ impl Caller {
             is_primary: self.is_primary,
             transaction: self.transaction.take(),
             watch: self.watch.take(),
+            fieldsets: self.fieldsets.take(),
             ..self.stand_in()
         }
     }
@@ -218,6 +224,7 @@ impl Caller {
         self.rights = rights;
         (self.monitor, self.no_touch) = (monitor, no_touch);
         (self.transaction, self.watch) = (from.transaction, from.watch);
+        self.fieldsets = from.fieldsets;
         (self.durability, self.replica_level) = (from.durability, from.replica_level);
         self.closing |= from.closing;
         let barrier = &mut self.waits.logged.barrier;

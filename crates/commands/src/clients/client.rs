@@ -72,6 +72,8 @@ pub struct Client {
     pub queued: AtomicI32,
     /// Memory of these requests.
     pub queued_bytes: AtomicUsize,
+    /// Memory of its prepared lists of fields.
+    pub fieldset_bytes: AtomicUsize,
     /// Received bytes of an incomplete command.
     pub input_bytes: AtomicUsize,
     /// Capacity of the buffer for them, when last looked at.
@@ -207,6 +209,7 @@ impl Client {
             watch: Mutex::default(),
             queued: AtomicI32::new(-1),
             queued_bytes: AtomicUsize::new(0),
+            fieldset_bytes: AtomicUsize::new(0),
             input_bytes: AtomicUsize::new(0),
             input_capacity: AtomicUsize::new(0),
             output_bytes: AtomicUsize::new(0),
@@ -311,8 +314,8 @@ impl Client {
         self.queued_bytes.store(bytes, Relaxed);
     }
 
-    /// Returns its memory: its record, its buffers, its queued requests, deferred results, watched keys and
-    /// subscriptions. The last two are estimated, since their memory is shared with those of other clients.
+    /// Returns its memory: its record, its buffers, its queued requests, deferred results, prepared lists of
+    /// fields, watched keys and subscriptions. The last two are estimated, since their memory is shared with those of other clients.
     pub fn memory_bytes(&self) -> usize {
         let input = self.input_bytes.load(Relaxed) + self.free_input_bytes();
         let watched = self.watch.lock().as_ref().map_or(0, |watch| watch.keys());
@@ -324,6 +327,7 @@ impl Client {
             + self.parser_bytes.load(Relaxed)
             + self.output_bytes.load(Relaxed)
             + self.queued_bytes.load(Relaxed)
+            + self.fieldset_bytes.load(Relaxed)
             + self.results.lock().memory_bytes()
             + watched * WATCHED_KEY_BYTES
             + subscriptions * SUBSCRIPTION_BYTES

@@ -135,6 +135,7 @@ fn quit(ctx: &mut Context<'_, '_>, _: Rest<'_>) -> Done {
 fn reset(ctx: &mut Context<'_, '_>) -> Done {
     ctx.set_durability(None, None);
     ctx.caller.end_transaction();
+    ctx.caller.set_fieldsets(None);
     blocking::client_leaves(ctx.kernel, &ctx.caller.client);
     let (output, proto) = ctx.reply.parts();
     let caller = &mut *ctx.caller;

@@ -4,6 +4,7 @@ mod combined;
 mod counter;
 mod deadline;
 mod get;
+mod import;
 mod random;
 mod scan;
 mod set;
@@ -18,4 +19,5 @@ pub(super) const COMMANDS: &[&[Defined]] = &[
     scan::COMMANDS,
     deadline::COMMANDS,
     combined::COMMANDS,
+    import::COMMANDS,
 ];

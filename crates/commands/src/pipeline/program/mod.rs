@@ -337,6 +337,7 @@ impl<'k> Context<'_, 'k> {
     ) -> (Outcome, Effects) {
         let (turn, db, origin) = (self.turn(), self.caller.db, self.guard.locks.origin());
         let client = self.caller.client.id;
+        let fieldsets = self.caller.fieldsets.take();
         self.guard.locks.set_origin(Origin { source: Source::Script, client });
         let mut effects = Effects::default();
         if self.kernel.clients.has_monitors() {
@@ -363,6 +364,10 @@ impl<'k> Context<'_, 'k> {
         if self.caller.db != db {
             // SELECT in a program ends with the program.
             self.caller.select(db);
+        }
+        // Programs neither see the client's lists of fields nor leave any.
+        if fieldsets.is_some() || self.caller.fieldsets.is_some() {
+            self.caller.set_fieldsets(fieldsets);
         }
         // The client's last command is this one, not the last one of the program.
         self.caller.client.note_command(self.command.id);

@@ -55,6 +55,7 @@ const CONTENTS: &[&str] = &[
     "XREADGROUP GROUP g c STREAMS stream0 >",
     "PFADD counter0 a b c",
     "PFADD counter1 c d e",
+    "HIMPORT PREPARE fieldset0 a b",
     "SCRIPT LOAD return",
     "SCRIPT REGISTER script0 return",
     "FUNCTION LOAD #!lua\tname=library0\nredis.register_function{function_name='function0',callback=function()\tend,\

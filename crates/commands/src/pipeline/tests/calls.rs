@@ -196,6 +196,7 @@ impl Calls {
             ("host", _) if self.group == Group::Generic => "127.0.0.1",
             ("port", _) if self.group == Group::Generic => "6379",
             ("timeout", _) => self.random.pick(&["0", "1", "0.01"]),
+            ("fieldset-name", _) => "fieldset0",
             ("numlocal" | "numreplicas", _) => "0",
             ("parameter", _) => "maxmemory",
             ("value", _) if self.group == Group::Server => "100mb",

@@ -39,6 +39,8 @@ fn is_called(command: &Command) -> bool {
         && !flags.intersects(Flags::NOSCRIPT.with(Flags::NONBLOCKING))
         // Its random effect differs each time.
         && command.spec.name != "spop"
+        // Scripts do not see what the connection has prepared.
+        && command.full_name != "himport|set"
 }
 
 /// Returns the call of a script that makes these calls and then runs `end`. Keys are not declared: some runs begin
