@@ -62,6 +62,7 @@ enum Step {
     Consumer(u8, u8, u64),
     RemoveConsumer(u8, u8),
     Deliver(u8, u8, Vec<StreamId>, u64, u32),
+    GiveBack(u8, Vec<StreamId>, u32),
     Acknowledge(u8, Vec<StreamId>),
     Remove,
     Checkpoint,
@@ -91,6 +92,8 @@ fn any_step() -> impl Strategy<Value = Step> {
         1 => (group(), consumer()).prop_map(|(g, c)| Step::RemoveConsumer(g, c)),
         8 => (group(), consumer(), ids(), any::<u64>(), any::<u32>())
             .prop_map(|(g, c, ids, ms, count)| Step::Deliver(g, c, ids, ms, count)),
+        2 => (group(), ids(), any::<u32>())
+            .prop_map(|(g, ids, count)| Step::GiveBack(g, ids, count)),
         4 => (group(), ids()).prop_map(|(g, ids)| Step::Acknowledge(g, ids)),
         1 => Just(Step::Remove),
         10 => Just(Step::Checkpoint),
@@ -130,6 +133,9 @@ fn edit(stream: &mut Editor<'_, Stream>, step: Step) {
         }
         Step::Deliver(group, consumer, ids, at_ms, count) => {
             stream.deliver(&name(group), &name(consumer), &ids, Delivery { at_ms, count });
+        }
+        Step::GiveBack(group, ids, count) => {
+            stream.deliver(&name(group), b"", &ids, Delivery::given_back(count));
         }
         Step::Acknowledge(group, ids) => {
             stream.acknowledge(&name(group), ids.into_iter());

@@ -87,14 +87,16 @@ fn stream(key: &[u8], detail: Detail, ask: &mut impl FnMut(&[&[u8]]) -> Reply) -
     lines.extend(known.map(|fact| format!("{fact} {}", facts.field(fact))));
     for group in ask(&[b"XINFO", b"GROUPS", key]).items() {
         let name = group.field("name").bytes().to_vec();
-        let mut known = vec!["consumers", "pending", "last-delivered-id", "entries-read"];
+        let mut known = vec!["pending", "last-delivered-id", "entries-read"];
         if detail == Detail::Everything {
             // Redis 7.0 subtracts the entries read from the entries added, even if these are different entries.
             known.push("lag");
         }
         let known: Vec<_> = known.iter().map(|fact| group.field(fact).to_string()).collect();
         lines.push(format!("{} {known:?}", name.escape_ascii()));
-        for consumer in ask(&[b"XINFO", b"CONSUMERS", key, &name]).items() {
+        // On a redis-server, one without a name has the entries that were given back.
+        let consumers = ask(&[b"XINFO", b"CONSUMERS", key, &name]);
+        for consumer in consumers.items().iter().filter(|it| !it.field("name").bytes().is_empty()) {
             let known = ["name", "pending"].map(|fact| consumer.field(fact).to_string());
             lines.push(format!("{} {known:?}", name.escape_ascii()));
         }

@@ -167,4 +167,27 @@ mod tests {
             assert_eq!(read, expected, "{position}");
         }
     }
+
+    #[test]
+    fn entries_without_a_consumer_come_back() {
+        let (id, pending) = (rdb::StreamId { ms: 1, seq: 0 }, |ms, delivered_ms| rdb::Pending {
+            id: rdb::StreamId { ms, seq: 0 },
+            delivered_ms,
+            deliveries: i64::MAX as u64,
+        });
+        let limits = StreamLimits { node_bytes_max: 0, node_entries_max: 0 };
+        for (seen_ms, delivered_ms, count) in [(0, 0, 0), (7, 0, 1), (7, 9, 1)] {
+            let pending = vec![pending(1, delivered_ms)];
+            let consumer = rdb::Consumer { seen_ms, pending, ..rdb::Consumer::default() };
+            let consumers = vec![consumer];
+            let group = rdb::Group { last_delivered: id, consumers, ..rdb::Group::default() };
+            let mut stream = Stream::new();
+            load(&mut stream, rdb::ValuePart::Group(&group), limits);
+            let group = stream.group(b"").expect("it was loaded");
+            let pending = group.pending_entry(loaded_id(id)).expect("it was loaded");
+            assert_eq!(group.consumer_count(), count);
+            assert_eq!(pending.consumer == ConsumerNumber::NONE, delivered_ms == 0);
+            assert_eq!(pending.deliveries, u32::MAX);
+        }
+    }
 }

@@ -194,6 +194,9 @@ fn command() -> impl Strategy<Value = Vec<Vec<u8>>> {
                 claim.into_iter().chain(force).collect()
             }
         ),
+        (key(), bytes(), id()).prop_map(move |(key, group, id)| {
+            vec![s("XNACK"), key, group, s("FATAL"), s("IDS"), s("1"), id, s("FORCE")]
+        }),
         (key()).prop_map(move |key| vec![s("DEL"), key]),
     ]
 }
@@ -267,6 +270,8 @@ fn some_of_all_types() -> Vec<u8> {
         "XADD x 1-1 f v",
         "XGROUP CREATE x g 0",
         "XCLAIM x g ann 0 1-1 TIME 5000 RETRYCOUNT 2 FORCE JUSTID",
+        "XADD x 2-1 f v",
+        "XNACK x g FAIL IDS 1 2-1 FORCE",
     ] {
         let args: Vec<_> = line.split(' ').map(|word| word.as_bytes().to_vec()).collect();
         executor.execute(&args).unwrap();

@@ -286,8 +286,11 @@ fn on_stream(stream: &mut Editor<'_, Stream>, random: &mut Random) {
         10 if random.below(3) == 0 => _ = stream.remove_consumer(&group, &consumer),
         10 => stream.saw_consumer(&group, &consumer, at.ms),
         11 => {
-            let delivery = Delivery { at_ms: at.ms, count: random.below(3) as u32 };
-            stream.deliver(&group, &consumer, &ids, delivery);
+            let count = random.below(3) as u32;
+            match random.below(4) {
+                0 => stream.deliver(&group, b"", &ids, Delivery::given_back(count)),
+                _ => stream.deliver(&group, &consumer, &ids, Delivery { at_ms: at.ms, count }),
+            }
         }
         _ => _ = stream.acknowledge(&group, ids.into_iter()),
     }
