@@ -4,7 +4,7 @@
 //! them, so nobody reads a key here that is also there, and no change is lost. If a confirmation does not arrive, the
 //! key stays. A thread of its own waits for the target: [`Kernel::migrations`].
 
-use std::io::{ErrorKind, Read, Write};
+use std::io::{self, ErrorKind};
 use std::time::{Duration, Instant};
 
 use tierce_keyspace::{Event, Key, Value};
@@ -29,8 +29,8 @@ const OPTIONS: &[(&str, usize)] = &[("COPY", 0), ("REPLACE", 0), ("AUTH", 1), ("
 pub(super) static COMMANDS: &[Defined] =
     &[Defined::new("migrate", Group::Generic, at_least!(migrate))
         .locks(Scope::InTurns)
-        // A script may run twice, and its end may undo it.
-        .flags(Flags::WRITE.with(Flags::NOSCRIPT))
+        // A script or a transaction may run twice or be undone, and locks more than the keys.
+        .flags(Flags::WRITE.with(Flags::NOSCRIPT).with(Flags::NO_MULTI))
         .keys(&[
             KeySpec::at(3, MOVED).unless_word("KEYS", OPTIONS, 6),
             KeySpec::rest_behind("KEYS", OPTIONS, 6, SOME_MOVED),
@@ -283,7 +283,7 @@ impl<'a> Target<'a> {
     }
 
     /// Returns the bytes of a successful call of the stream, 0 if it has to be repeated, and `None` if it failed.
-    fn progress(&self, result: std::io::Result<usize>, until: Instant) -> Option<usize> {
+    fn progress(&self, result: io::Result<usize>, until: Instant) -> Option<usize> {
         match result {
             Ok(0) => None,
             Ok(bytes) if Instant::now() <= until => Some(bytes),
