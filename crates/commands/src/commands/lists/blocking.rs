@@ -5,8 +5,8 @@ use tierce_collections::List;
 use tierce_keyspace::{Missing, Wakes};
 use tierce_wire::resp::Rest;
 
-use super::Side;
 use super::lmove::move_element;
+use super::side::Side;
 use crate::command::{Flags, Group, KeyFlags, KeySpec};
 use crate::commands::many_pop::many_pop;
 use crate::commands::options::{check_len, is_of_type};

@@ -3,7 +3,7 @@
 use tierce_collections::List;
 use tierce_keyspace::{DbIndex, Key, Missing};
 
-use super::Side;
+use super::side::Side;
 use crate::command::{Flags, Group, KeyFlags, KeySpec};
 use crate::commands::options::{check_len, is_of_type};
 use crate::error::CommandError;

@@ -4,7 +4,7 @@ use tierce_collections::List;
 use tierce_keyspace::{Editor, Missing, Wakes};
 use tierce_wire::resp::Rest;
 
-use super::Side;
+use super::side::Side;
 use crate::command::{Flags, Group, KeyFlags, KeySpec};
 use crate::commands::cursor::Options;
 use crate::commands::options::{check_len, count_from, is_of_type};

@@ -4,7 +4,7 @@ use tierce_collections::List;
 use tierce_keyspace::Missing;
 use tierce_wire::resp::Rest;
 
-use super::Side;
+use super::side::Side;
 use crate::command::{Flags, Group, KeyFlags, KeySpec};
 use crate::error::CommandError;
 use crate::pipeline::{Body, Context, Defined, Done, at_least};
