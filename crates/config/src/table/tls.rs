@@ -51,8 +51,8 @@ pub(super) const ROWS: &[Directive] = &[
     row("tls-dh-params-file", Kind::Text, "", "File with Diffie-Hellman parameters for old ciphers.")
         .accepted("All ciphers use elliptic curves, which need no parameters."),
     row("tls-auto-reload-interval", Kind::Int(0, INT_MAX), "60",
-        "Seconds between checks if the files have changed, which are then read again. 0: they are read when their directives are set. \
-         As in Valkey 9.1, where the default is 0.")
+        "Seconds between checks if the files have changed, which are then read again. 0: they are read when their directives \
+         are set. As in Valkey 9.1, where the default is 0.")
         .own("0.1.0"),
     row("tls-handshake-timeout", Kind::Int(1, INT_MAX), "10",
         "Seconds that a handshake may take.")
