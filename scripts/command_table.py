@@ -24,6 +24,8 @@ ADDED = {
     **{name: "8.10" for name in (
         "blmovem", "himport", "himport|discard", "himport|discardall", "himport|prepare", "himport|set", "lmovem",
         "sdiffcard", "sunioncard")},
+    "delex": "8.4", "digest": "8.4",
+    "delifeq": "Valkey 9.0",
     "backup": "our own",
     "xackdel": "8.2", "xdelex": "8.2", "xnack": "8.8",
     **{name: "8.6" for name in (
@@ -61,6 +63,7 @@ DIFFERENT = {
     ("bitop", "words"): "7.2: the operations by name",
     ("client|kill", "words"): "7.4: MAXAGE; Valkey 9: conditions on all fields",
     ("client|list", "words"): "Valkey 9: conditions",
+    ("set", "words"): "8.4: conditions on the value",
     ("hscan", "words"): "7.4: NOVALUES",
     **{(name, "words"): "8.8: AGGREGATE COUNT" for name in ("zinter", "zinterstore", "zunion", "zunionstore")},
     ("xadd", "words"): "8.2: KEEPREF, DELREF, ACKED",

@@ -39,6 +39,39 @@ fn no_increment_is_lost() {
     c.check("GET float", &format!("\"{}\"", all / 2));
 }
 
+/// Clients read the number, and set the next one if nobody else has done so meanwhile.
+#[test]
+fn no_increment_by_comparison_is_lost() {
+    const ROUNDS: usize = 500;
+    let server = server();
+    server.connect().check("SET n 0", "+OK");
+    thread::scope(|scope| {
+        for client in 0..CONNECTIONS {
+            let mut c = server.connect();
+            scope.spawn(move || {
+                let mut done = 0;
+                while done < ROUNDS {
+                    let old = c.ask("GET n").text().to_owned();
+                    let next = old.parse::<usize>().expect("a number") + 1;
+                    let condition = if client % 2 == 0 {
+                        format!("IFEQ {old}")
+                    } else {
+                        let digest = c.ask("DIGEST n");
+                        // It may be the digest of a later number.
+                        if c.ask("GET n").text() != old {
+                            continue;
+                        }
+                        format!("IFDEQ {}", digest.text())
+                    };
+                    let reply = c.ask(&format!("SET n {next} {condition}"));
+                    done += usize::from(reply.to_string() == "+OK");
+                }
+            });
+        }
+    });
+    server.connect().check("GET n", &format!("\"{}\"", CONNECTIONS * ROUNDS));
+}
+
 /// Every writer sets all keys to one value, so a reader never sees two different ones.
 #[test]
 fn mset_is_seen_whole_or_not_at_all() {

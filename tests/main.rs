@@ -56,6 +56,7 @@ mod sort;
 mod sorted_set_commands;
 mod stream_commands;
 mod string_commands;
+mod strings_of_redis_8;
 mod tracking;
 mod transactions;
 mod watching;

@@ -100,6 +100,33 @@ fn more_data_than_memory_is_written_read_and_there_after_a_kill() {
     }
 }
 
+/// SET with IFEQ and the like need the old value, which SET and DEL leave on disk.
+#[test]
+fn values_on_disk_are_compared() {
+    let dir = TempDir::new();
+    let server = spilling(dir.path()).start();
+    let mut c = server.connect();
+    write_all(&mut c, 0);
+    wait_until("most values are on disk", || info(&mut c, "spilled_keys") > KEYS as u64 / 2);
+    let (mut requests, mut replies) = (Vec::new(), Vec::new());
+    for key in 0..KEYS {
+        let (words, operand, reply): (&[&str], _, _) = match key % 4 {
+            0 => (&["SET", "new", "IFEQ"], value(key, 0), Reply::Simple(b"OK".to_vec())),
+            1 => (&["SET", "new", "IFEQ"], value(key, 1), Reply::Nil),
+            2 => (&["DELEX", "IFNE"], value(key, 0), Reply::Int(0)),
+            _ => (&["DELIFEQ"], value(key, 0), Reply::Int(1)),
+        };
+        let mut request: Vec<_> = words.iter().map(|word| word.as_bytes().to_vec()).collect();
+        request.insert(1, name(key));
+        request.push(operand);
+        requests.push(request);
+        replies.push(reply);
+    }
+    pipeline(&mut c, &requests, &replies);
+    c.check("DBSIZE", &format!(":{}", KEYS - KEYS / 4));
+    c.check("GET key:0", "\"new\"");
+}
+
 /// Returns a text of `INFO memory`.
 fn info_text(c: &mut Connection, field: &str) -> String {
     let Reply::Bulk(text) = c.ask("INFO memory") else { panic!("INFO is a text") };

@@ -68,12 +68,21 @@ impl Share {
             "xautoclaim" if args.len() > 7 => return Self::ALL,
             // Another request may access the values under other names.
             "renamenx" | "move" | "swapdb" => return Self::ALL,
+            // A digest takes all bytes.
+            "digest" => return Self::ALL,
+            "set" | "delex" if Self::compares_digest(args) => return Self::ALL,
             _ if !command.is_brief => return Self::ALL,
             _ => {}
         }
         let may_count = command.has_one_key && command.spec.arity == -2 && args.len() == 3;
         let count = if may_count { number::parse_u64(args.at(2)) } else { None };
         count.map_or(Self::ONE, |count| Self::AtMost(count as usize))
+    }
+
+    fn compares_digest(args: Args<'_>) -> bool {
+        let is_word =
+            |arg: &[u8]| arg.eq_ignore_ascii_case(b"ifdeq") || arg.eq_ignore_ascii_case(b"ifdne");
+        args.iter().skip(2).any(is_word)
     }
 
     /// Parses the options after the key. The number of entries before an identity is only known from the stream.
@@ -230,7 +239,8 @@ impl Transaction {
         self.access.publishes |= publishes;
         self.access.grows |= grows;
         self.access.brings += if grows { args.bytes_len() } else { 0 };
-        if !command.is_one_element {
+        let may_compare = args.len() > 4 && command.spec.name == "set";
+        if !command.is_one_element || may_compare {
             let meets_patterns = command.spec.name == "publish";
             self.may_be_heavy |= meets_patterns || !Share::of(command, args).is_one();
         }

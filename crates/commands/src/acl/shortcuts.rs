@@ -7,7 +7,7 @@ use tierce_wire::resp::Args;
 
 use super::pattern::{HEAD_LEN, KeyPattern, Permission};
 use super::selector::{Patterns, Selector};
-use crate::command::{Command, KeyFlags, Table};
+use crate::command::{Command, Table};
 
 /// See the module.
 #[derive(Clone, Debug)]
@@ -87,7 +87,7 @@ fn class_of(root: &Selector, command: &Command) -> u8 {
     match (root.keys(), command.spec.keys) {
         (Patterns::All, _) | (_, []) => ALLOWED,
         // If the use of the key depends on the arguments, all permissions are required.
-        (_, [key]) if command.has_one_key && key.flags == KeyFlags::VARIABLE => {
+        (_, [key]) if command.has_one_key && key.flags.is_variable() => {
             ONE_KEY + Permission::ALL.code()
         }
         (_, [key]) if command.has_one_key => ONE_KEY + Permission::for_use(key.flags).code(),

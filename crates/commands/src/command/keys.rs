@@ -80,24 +80,41 @@ impl KeyFlags {
     pub const REMOVE: Self = Self(&["RM", "delete"]);
     /// Returns content and removes the key.
     pub const READ_REMOVE: Self = Self(&["RW", "access", "delete"]);
+    /// Removes the key; reads the value if there is a condition on it.
+    pub const VARIABLE_REMOVE: Self = Self(&["RW", "delete", "variable_flags"]);
     /// Is not a key.
     pub const NOT_KEY: Self = Self(&["not_key"]);
 }
 
 impl KeyFlags {
-    /// Returns the flags for one call of the command `name`. Only [`Self::VARIABLE`] depends on its arguments.
+    /// Returns true if the flags depend on the arguments.
+    pub fn is_variable(self) -> bool {
+        matches!(self, Self::VARIABLE | Self::VARIABLE_REMOVE)
+    }
+
+    /// Returns the flags for one call of the command `name`. Only those that are variable depend on its arguments.
     pub fn of_call(self, name: &str, args: Args<'_>) -> Self {
-        let says = |word: &str, from: usize| {
-            args.iter().skip(from).any(|arg| arg.eq_ignore_ascii_case(word.as_bytes()))
+        let says = |words: &[&str], from: usize| {
+            let is_one =
+                |arg: &[u8]| words.iter().any(|word| arg.eq_ignore_ascii_case(word.as_bytes()));
+            args.iter().skip(from).any(is_one)
         };
         match self {
             Self::VARIABLE if name == "bitfield" => {
-                let writes = says("set", 2) || says("incrby", 2);
-                if writes { Self::READ_UPDATE } else { Self::READ }
+                if says(&["set", "incrby"], 2) {
+                    Self::READ_UPDATE
+                } else {
+                    Self::READ
+                }
             }
-            // SET with GET reads the old value.
-            Self::VARIABLE if says("get", 3) => Self::READ_UPDATE,
+            // SET reads the old value to return it, or to compare it.
+            Self::VARIABLE if says(&["get", "ifeq", "ifne", "ifdeq", "ifdne"], 3) => {
+                Self::READ_UPDATE
+            }
             Self::VARIABLE => Self::OVERWRITE,
+            // DELEX with a condition.
+            Self::VARIABLE_REMOVE if args.len() > 2 => Self::READ_REMOVE,
+            Self::VARIABLE_REMOVE => Self::REMOVE,
             flags => flags,
         }
     }
@@ -299,5 +316,25 @@ mod tests {
         assert_eq!(all(option, "c k by store x"), [] as [usize; 0]);
         assert_eq!(all(option, "c k alpha store"), [] as [usize; 0]);
         assert_eq!(all(KeySpec::unknown(KeyFlags::READ), "c k"), [] as [usize; 0]);
+    }
+
+    #[test]
+    fn what_reads_the_old_value_needs_it() {
+        for (flags, call, expected) in [
+            (KeyFlags::VARIABLE, "set k get", KeyFlags::OVERWRITE),
+            (KeyFlags::VARIABLE, "set k v ex 1", KeyFlags::OVERWRITE),
+            (KeyFlags::VARIABLE, "set k v ex 1 GET", KeyFlags::READ_UPDATE),
+            (KeyFlags::VARIABLE, "set k v IfDeq x", KeyFlags::READ_UPDATE),
+            (KeyFlags::VARIABLE, "bitfield k get u8 0", KeyFlags::READ),
+            (KeyFlags::VARIABLE, "bitfield k SET u8 0 1", KeyFlags::READ_UPDATE),
+            (KeyFlags::VARIABLE_REMOVE, "delex k", KeyFlags::REMOVE),
+            (KeyFlags::VARIABLE_REMOVE, "delex k ifne x", KeyFlags::READ_REMOVE),
+            (KeyFlags::LOOK, "strlen k", KeyFlags::LOOK),
+        ] {
+            let mut args = OwnedArgs::new();
+            call.split(' ').for_each(|arg| args.push(arg.as_bytes()).expect("a short call"));
+            let name = call.split(' ').next().expect("a name");
+            assert_eq!(flags.of_call(name, args.as_args()), expected, "{call}");
+        }
     }
 }

@@ -122,11 +122,11 @@ fn is_brief(spec: &Spec) -> bool {
     spec.flags.intersects(Flags::FAST.with(Flags::BRIEF))
 }
 
-/// `transaction::Share` checks each call of all other commands.
+/// `transaction::Share` checks each call of all other commands, and SET with options.
 fn is_one_element(spec: &Spec) -> bool {
     let may_be_more = matches!(
         spec.name,
-        "xadd" | "xtrim" | "xautoclaim" | "renamenx" | "move" | "swapdb" | "publish"
+        "xadd" | "xtrim" | "xautoclaim" | "renamenx" | "move" | "swapdb" | "publish" | "digest"
     );
     let may_count = has_one_key(spec) && spec.arity == -2;
     is_brief(spec) && !may_be_more && !may_count

@@ -1,5 +1,6 @@
 //! Commands on strings.
 
+mod compare;
 mod counter;
 mod get;
 mod lcs;
@@ -12,6 +13,7 @@ use crate::pipeline::Defined;
 pub(super) const COMMANDS: &[&[Defined]] = &[
     get::COMMANDS,
     set::COMMANDS,
+    compare::COMMANDS,
     modify::COMMANDS,
     counter::COMMANDS,
     multi::COMMANDS,

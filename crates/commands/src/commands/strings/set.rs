@@ -3,24 +3,29 @@
 use tierce_keyspace::{Event, Expiry};
 use tierce_wire::resp::Rest;
 
+use super::compare::Relation;
 use crate::command::{Flags, Group, KeyFlags, KeySpec};
 use crate::commands::cursor::Options;
 use crate::commands::options::TimeForm;
 use crate::error::CommandError;
 use crate::pipeline::{Context, Defined, Done, at_least, exactly};
+use crate::reply::Reply;
 
 const STORE: Flags = Flags::WRITE.with(Flags::DENYOOM);
 
 pub(super) static COMMANDS: &[Defined] = &[
     Defined::new("set", Group::String, at_least!(set))
         .flags(STORE.with(Flags::BRIEF))
-        .keys(&[KeySpec::at(1, KeyFlags::VARIABLE).note("RW and access because of the option GET")])
+        .keys(&[KeySpec::at(1, KeyFlags::VARIABLE)
+            .note("RW and access because of GET, and of conditions on the value")])
         .since("1.0.0", "O(1)")
         .doc(
-            "key value [NX | XX] [GET] [EX seconds | PX milliseconds | EXAT unix-time-seconds | \
+            "key value [NX | XX | IFEQ ifeq-value | IFNE ifne-value | IFDEQ ifdeq-digest | \
+             IFDNE ifdne-digest] [GET] [EX seconds | PX milliseconds | EXAT unix-time-seconds | \
              PXAT unix-time-milliseconds | KEEPTTL]",
             "Sets the string value of a key, whatever its type was. The key is created if it does \
-             not exist.",
+             not exist. `IFEQ` and `IFNE` are conditions on the old value, `IFDEQ` and `IFDNE` on its \
+             `DIGEST`.",
         )
         .example(
             r#"
@@ -34,6 +39,8 @@ pub(super) static COMMANDS: &[Defined] = &[
             OK
             > SET lock:7 worker-2 NX EX 3600
             (nil)
+            > SET lock:7 worker-1 IFEQ worker-1 EX 7200
+            OK
             "#,
         ),
     Defined::new("setnx", Group::String, exactly!(set_nx))
@@ -116,40 +123,66 @@ enum Condition {
     IfPresent,
 }
 
-struct SetOptions {
-    condition: Condition,
-    get: bool,
-    expiry: Expiry,
+/// Time for which a string is stored.
+#[derive(Clone, Copy)]
+enum Lifetime<'a> {
+    Endless,
+    Kept,
+    Until(TimeForm, &'a [u8]),
 }
 
-impl SetOptions {
-    fn parse(mut options: Options<'_>, now_ms: i64) -> Result<Self, CommandError> {
-        let mut parsed = Self { condition: Condition::Always, get: false, expiry: Expiry::Never };
-        // The time is checked last, because an invalid word is reported first.
-        let mut time: Option<(TimeForm, &[u8])> = None;
+/// Options of SET.
+struct SetOptions<'a> {
+    condition: Condition,
+    /// Condition on the old value, with its operand. Excludes `condition`.
+    relation: Option<(Relation, &'a [u8])>,
+    get: bool,
+    lifetime: Lifetime<'a>,
+}
+
+impl<'a> SetOptions<'a> {
+    /// Parses the options. One may be repeated; then the last one counts.
+    fn parse(mut options: Options<'a>) -> Result<Self, CommandError> {
+        use Condition::{Always, IfAbsent, IfPresent};
+        use Lifetime::{Endless, Kept, Until};
+        let mut parsed = Self { condition: Always, relation: None, get: false, lifetime: Endless };
         while let Some(word) = options.next_word() {
             let is = |name: &[u8]| *word == *name;
-            if is(b"nx") && parsed.condition != Condition::IfPresent {
-                parsed.condition = Condition::IfAbsent;
-            } else if is(b"xx") && parsed.condition != Condition::IfAbsent {
-                parsed.condition = Condition::IfPresent;
+            if is(b"nx") && parsed.condition != IfPresent && parsed.relation.is_none() {
+                parsed.condition = IfAbsent;
+            } else if is(b"xx") && parsed.condition != IfAbsent && parsed.relation.is_none() {
+                parsed.condition = IfPresent;
             } else if is(b"get") {
                 parsed.get = true;
-            } else if is(b"keepttl") && time.is_none() {
-                parsed.expiry = Expiry::Keep;
+            } else if is(b"keepttl") && !matches!(parsed.lifetime, Until(..)) {
+                parsed.lifetime = Kept;
             } else if let Some(form) = TimeForm::named(&word)
-                && time.is_none_or(|(earlier, _)| earlier == form)
-                && parsed.expiry == Expiry::Never
+                && match parsed.lifetime {
+                    Endless => true,
+                    Kept => false,
+                    Until(earlier, _) => earlier == form,
+                }
             {
-                time = Some((form, options.value()?));
+                parsed.lifetime = Until(form, options.value()?);
+            } else if let Some(relation) = Relation::named(&word)
+                && parsed.condition == Always
+                && parsed.relation.is_none_or(|(earlier, _)| earlier == relation)
+            {
+                parsed.relation = Some((relation, options.value()?));
             } else {
                 return Err(CommandError::SYNTAX);
             }
         }
-        if let Some((form, value)) = time {
-            parsed.expiry = Expiry::At(form.expiry(value, now_ms, "set")?);
-        }
         Ok(parsed)
+    }
+
+    /// Parses the time. That comes last, because an invalid word is reported first.
+    fn expiry(&self, now_ms: i64) -> Result<Expiry, CommandError> {
+        match self.lifetime {
+            Lifetime::Endless => Ok(Expiry::Never),
+            Lifetime::Kept => Ok(Expiry::Keep),
+            Lifetime::Until(form, value) => Ok(Expiry::At(form.expiry(value, now_ms, "set")?)),
+        }
     }
 }
 
@@ -163,11 +196,20 @@ fn set(ctx: &mut Context<'_, '_>, [key, value]: [&[u8]; 2], options: Rest<'_>) -
         reply.ok();
         return Ok(());
     }
-    let options = SetOptions::parse(Options::of(options), ctx.moment_ms())?;
-    set_with(ctx, [key, value], &options)
+    let options = SetOptions::parse(Options::of(options))?;
+    let expiry = options.expiry(ctx.moment_ms())?;
+    match options.relation {
+        None => set_with(ctx, [key, value], &options, expiry),
+        Some(relation) => set_if(ctx, [key, value], relation, options.get, expiry),
+    }
 }
 
-fn set_with(ctx: &mut Context<'_, '_>, [key, value]: [&[u8]; 2], options: &SetOptions) -> Done {
+fn set_with(
+    ctx: &mut Context<'_, '_>,
+    [key, value]: [&[u8]; 2],
+    options: &SetOptions<'_>,
+    expiry: Expiry,
+) -> Done {
     let value = ctx.string_of(value);
     let (mut db, key, reply) = ctx.open(key);
     let exists = if options.get {
@@ -183,15 +225,43 @@ fn set_with(ctx: &mut Context<'_, '_>, [key, value]: [&[u8]; 2], options: &SetOp
         Condition::IfPresent => exists,
     };
     if store {
-        db.set(key, value, options.expiry)?;
-        db.event_of_store(key, options.expiry);
+        db.set(key, value, expiry)?;
+        db.event_of_store(key, expiry);
     }
-    match (options.get, store) {
+    reply_of_set(reply, options.get, store);
+    Ok(())
+}
+
+/// SET with a condition on the old value.
+fn set_if(
+    ctx: &mut Context<'_, '_>,
+    [key, value]: [&[u8]; 2],
+    (relation, operand): (Relation, &[u8]),
+    get: bool,
+    expiry: Expiry,
+) -> Done {
+    let (value, scale) = (ctx.string_of(value), ctx.scale());
+    let (mut db, key, reply) = ctx.open(key);
+    let old = if get { db.string(key)? } else { db.string_to_change(key)? };
+    let store = relation.holds(old, operand, scale)?;
+    if get {
+        reply.value_or_null(old);
+    }
+    if store {
+        db.set(key, value, expiry)?;
+        db.event_of_store(key, expiry);
+    }
+    reply_of_set(reply, get, store);
+    Ok(())
+}
+
+/// Replies, unless the old value is the reply.
+fn reply_of_set(reply: &mut Reply<'_>, get: bool, stored: bool) {
+    match (get, stored) {
         (true, _) => {}
         (false, true) => reply.ok(),
         (false, false) => reply.null(),
     }
-    Ok(())
 }
 
 fn set_nx(ctx: &mut Context<'_, '_>, [key, value]: [&[u8]; 2]) -> Done {

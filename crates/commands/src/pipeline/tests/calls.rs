@@ -215,6 +215,16 @@ impl Calls {
             }
             ("unix-time-seconds", _) => &(NOW_MS / 1000 + 500_000).to_string(),
             ("unix-time-milliseconds", _) => &(NOW_MS + 500_000_000).to_string(),
+            // Of the first contents, which DELIFEQ and the like are to find.
+            ("value" | "ifeq-value" | "ifne-value", _)
+                if self.group == Group::String && self.random.one_in(4) =>
+            {
+                self.random.pick(&["5", "abc"])
+            }
+            // The digest of "abc", and none.
+            ("ifdeq-digest" | "ifdne-digest", _) => {
+                self.random.pick(&["78af5f94892f3950", "0123456789abcdef"])
+            }
             ("longitude", _) => self.random.pick(&["13.4", "13.5", "-0.1"]),
             ("latitude", _) => self.random.pick(&["52.5", "52.6", "51.5"]),
             ("radius" | "width" | "height", _) => "20",

@@ -29,6 +29,10 @@ const LONG: &[&str] = &[
     "SORT list BY weight_* GET value_*",
     "SORT_RO list",
     "LCS string string",
+    "DIGEST string",
+    "SET string x IFDEQ 0123456789abcdef",
+    "SET string x EX 10 IFDNE 0123456789abcdef",
+    "DELEX string IFDEQ 0123456789abcdef",
     "LPOP list 20000",
     "RPOP list 20000",
     "LMPOP 2 nosuchkey list LEFT COUNT 20000",
@@ -335,9 +339,14 @@ fn what_may_take_long_leaves_the_worker() {
     }
     let many = format!("MGET{}", " key".repeat(MANY));
     assert_eq!(bench.on_worker(&words(&many)).0, Some(Interrupt::Long), "as all of its length");
-    for line in
-        ["SPOP nosuchkey 20000", "SPOP set 1", "XREAD COUNT 1 STREAMS stream 0", "HSCAN hash 0"]
-    {
+    for line in [
+        "SPOP nosuchkey 20000",
+        "SPOP set 1",
+        "XREAD COUNT 1 STREAMS stream 0",
+        "HSCAN hash 0",
+        "SET string x IFEQ y",
+        "DELEX string IFEQ y",
+    ] {
         assert_eq!(bench.on_worker(&words(line)).0, None, "{line}");
     }
 }
@@ -376,6 +385,8 @@ fn a_transaction_of_what_may_take_long_leaves_the_worker() {
         "XADD stream MAXLEN 9000 20000-1 n 1",
         "XADD stream MAXLEN ~ 9000 20001-1 maxlen 0",
         "XTRIM stream MAXLEN 8000",
+        "SET string x IFEQ y",
+        "DELEX string IFEQ y",
     ] {
         assert_eq!(bench.transaction_on_worker(&[words(line)]), None, "{line}");
     }

@@ -50,7 +50,7 @@ const CONTENTS: &[&str] = &[
 ];
 
 /// Calls, with the keys that have changed for a watching client (`+`) and those that have not (`-`), as in
-/// redis-server 7.0. LTRIM and the groups of streams are as in Valkey 9.1.
+/// redis-server 7.0. LTRIM and the groups of streams are as in Valkey 9.1. 7.0 lacks some commands on strings.
 const TOUCHED: &[&str] = &[
     "XREADGROUP GROUP g c STREAMS s > | s+",
     "XREADGROUP GROUP g c STREAMS s 0 | s+",
@@ -172,6 +172,15 @@ const TOUCHED: &[&str] = &[
     "HDEL h none | h-",
     "SETEX str 10 abc | str+",
     "MSETNX str a n b | str- n-",
+    "SET str x IFEQ abc | str+",
+    "SET str x IFNE abc GET | str-",
+    "SET n x IFEQ abc | n-",
+    "DELEX str IFNE x | str+",
+    "DELEX str IFEQ x | str-",
+    "DELEX l | l+",
+    "DELIFEQ str abc | str+",
+    "DELIFEQ n abc | n-",
+    "DIGEST str | str-",
     "LMPOP 1 n LEFT | n-",
     "ZREMRANGEBYSCORE z 9 10 | z-",
 ];
