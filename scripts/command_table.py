@@ -24,7 +24,7 @@ ADDED = {
     **{name: "8.10" for name in (
         "blmovem", "himport", "himport|discard", "himport|discardall", "himport|prepare", "himport|set", "lmovem",
         "sdiffcard", "sunioncard")},
-    "delex": "8.4", "digest": "8.4",
+    "delex": "8.4", "digest": "8.4", "msetex": "8.4",
     "delifeq": "Valkey 9.0",
     "backup": "our own",
     "xackdel": "8.2", "xdelex": "8.2", "xnack": "8.8",

@@ -116,6 +116,11 @@ fn set_all(c: &mut Connection, keys: &[String], value: &str) {
 
 #[test]
 fn msetnx_has_one_winner() {
+    has_one_winner(&["MSETNX"], &[]);
+    has_one_winner(&["MSETEX", "3"], &["NX", "EX", "1000"]);
+}
+
+fn has_one_winner(before: &[&str], after: &[&str]) {
     let server = server();
     for round in 0..200 {
         let keys = [0, 1, 2].map(|n| format!("{round}:{n}"));
@@ -125,10 +130,11 @@ fn msetnx_has_one_winner() {
                     let (mut c, keys) = (server.connect(), &keys);
                     scope.spawn(move || {
                         // Each begins with another key.
-                        let mut args = vec!["MSETNX".to_owned()];
+                        let mut args: Vec<_> = before.iter().map(|arg| arg.to_string()).collect();
                         for i in 0..3 {
                             args.extend([keys[(n + i) % 3].clone(), n.to_string()]);
                         }
+                        args.extend(after.iter().map(|arg| arg.to_string()));
                         c.call(&args).int()
                     })
                 })

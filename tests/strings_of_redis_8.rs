@@ -1,4 +1,4 @@
-//! Commands on strings that Redis has since 8.4: conditions on the value, and digests.
+//! Commands on strings that Redis has since 8.4: conditions on the value, digests, and several keys with a deadline.
 //! Replies and errors are those of Redis 8.8; DELIFEQ is that of Valkey 9.0.
 
 use tierce_harness::Connection;
@@ -190,6 +190,66 @@ fn keys_are_deleted_under_conditions() {
     });
 }
 
+#[test]
+fn several_keys_are_set_with_a_deadline() {
+    with_both(|c| {
+        c.check("MSETEX 2 a 1 b 2", ":1");
+        c.check("MGET a b", r#"["1", "2"]"#);
+        c.check("TTL a", ":-1");
+        c.check("MSETEX 2 a 3 c 4 NX EX 100", ":0");
+        c.check("MSETEX 2 a 3 c 4 xx", ":0");
+        check_nil(c, "MGET a c", r#"["1", nil]"#);
+        c.check("MSETEX 2 c 3 d 4 EX 1000 nx", ":1");
+        check_ttl(c, "c", 1000);
+        check_ttl(c, "d", 1000);
+        c.check("MSETEX 3 a 5 c 6 a 7 XX KEEPTTL", ":1");
+        c.check("MGET a c", r#"["7", "6"]"#);
+        c.check("TTL a", ":-1");
+        check_ttl(c, "c", 1000);
+        c.check("MSETEX 1 c 8", ":1");
+        c.check("TTL c", ":-1");
+        c.check("MSETEX 1 a 9 PX 2000000", ":1");
+        check_ttl(c, "a", 2000);
+        c.check("MSETEX 2 a 9 b 9 EXAT 9999999999", ":1");
+        c.check("EXPIRETIME b", ":9999999999");
+        c.check("MSETEX 2 a 9 b 9 PXAT 9999999999123", ":1");
+        c.check("PEXPIRETIME b", ":9999999999123");
+        c.check("RPUSH list a", ":1");
+        c.check("MSETEX 1 list 1", ":1");
+        c.check("MSETEX 2 a 9 b 9 EXAT 1", ":1");
+        c.check("EXISTS a b", ":0");
+    });
+}
+
+#[test]
+fn msetex_sets_all_keys_or_none() {
+    with_both(|c| {
+        for (arguments, error) in [
+            ("", "wrong number of arguments for 'msetex' command"),
+            (" 1 a", "wrong number of arguments for 'msetex' command"),
+            (" a 1 EX 10", "invalid numkeys value"),
+            (" 0 a 1", "invalid numkeys value"),
+            (" -1 a 1", "invalid numkeys value"),
+            (" 2147483648 a 1", "invalid numkeys value"),
+            (" 2147483647 a 1", "wrong number of key-value pairs"),
+            (" 2 a 1 b", "wrong number of key-value pairs"),
+            (" 1 a 1 b", "syntax error"),
+            (" 1 a 1 NX XX", "syntax error"),
+            (" 1 a 1 EX 10 PX 10", "syntax error"),
+            (" 1 a 1 KEEPTTL EX 10", "syntax error"),
+            (" 1 a 1 EX", "syntax error"),
+            (" 1 a 1 GET", "syntax error"),
+            (" 1 a 1 IFEQ 1", "syntax error"),
+            (" 1 a 1 EX 0", "invalid expire time in 'msetex' command"),
+            (" 1 a 1 EX x", "value is not an integer or out of range"),
+        ] {
+            c.check(&format!("MSETEX{arguments}"), &format!("-ERR {error}"));
+        }
+        c.check("DBSIZE", ":0");
+        c.check("COMMAND GETKEYS MSETEX 2 a 1 b 2 EX 10", r#"["a", "b"]"#);
+    });
+}
+
 /// A condition tells what the value is, so it needs the right to read.
 #[test]
 fn a_condition_reads_the_value() {
@@ -204,6 +264,7 @@ fn a_condition_reads_the_value() {
         ("DELEX k", true, false),
         ("DELEX k IFEQ x", false, false),
         ("DELIFEQ k x", false, false),
+        ("MSETEX 2 a 1 b 2 XX", true, false),
         ("DIGEST k", false, true),
     ] {
         for (user, is_allowed) in [("writer", of_writer), ("reader", of_reader)] {
@@ -215,10 +276,11 @@ fn a_condition_reads_the_value() {
     c.check("COMMAND GETKEYSANDFLAGS SET k v IFNE x", r#"[["k", [+RW, +access, +update]]]"#);
     c.check("COMMAND GETKEYSANDFLAGS DELEX k", r#"[["k", [+RM, +delete]]]"#);
     c.check("COMMAND GETKEYSANDFLAGS DELEX k IFNE x", r#"[["k", [+RW, +access, +delete]]]"#);
-    for name in ["digest", "delex", "delifeq"] {
+    for name in ["digest", "delex", "delifeq", "msetex"] {
         let categories = c.ask(&format!("COMMAND INFO {name}")).items()[0].items()[6].to_string();
         let expected = match name {
             "digest" => "[+@read, +@string, +@fast]",
+            "msetex" => "[+@write, +@string, +@slow]",
             _ => "[+@write, +@string, +@fast]",
         };
         assert_eq!(categories, expected, "{name}");

@@ -13,7 +13,7 @@ pub enum KeySearch {
     Index,
     /// Like `Index`, but there is no key if this word is among the options from the given index on.
     IndexUnless(&'static str, Options, i16),
-    /// The argument at `first` gives their number, and they follow it.
+    /// The argument at `first` gives their number, and they follow it, every `step` arguments.
     Count,
     /// The key follows this word, one of the options from `first` on. Arguments of other options may be equal to the
     /// word.
@@ -223,8 +223,10 @@ impl KeySpec {
             }
             KeySearch::Count => {
                 let count = call.get(first).and_then(parse_i64).unwrap_or(0);
-                let end =
-                    usize::try_from(count).ok().and_then(|count| (first + 1).checked_add(count));
+                let len = usize::try_from(count)
+                    .ok()
+                    .and_then(|count| count.checked_mul(self.step as usize));
+                let end = len.and_then(|len| (first + 1).checked_add(len));
                 first + 1..end.filter(|end| *end <= argc).unwrap_or(0)
             }
             KeySearch::IndexUnless(word, others, from) => {
@@ -292,6 +294,11 @@ mod tests {
         assert_eq!(all(counted, "c 2 k k more"), [2, 3]);
         for wrong in ["c", "c 3 k k", "c x k", "c -1 k", "c 9223372036854775807 k"] {
             assert_eq!(all(counted, wrong), [] as [usize; 0]);
+        }
+        let pairs = KeySpec { step: 2, ..KeySpec::counted(1, KeyFlags::OVERWRITE) };
+        assert_eq!(all(pairs, "c 2 k v k v more"), [2, 4]);
+        for wrong in ["c 2 k v k", "c 9223372036854775807 k v"] {
+            assert_eq!(all(pairs, wrong), [] as [usize; 0]);
         }
         let half = KeySpec::first_half_behind("STREAMS", &[("GROUP", 2)], 4, KeyFlags::READ);
         assert_eq!(all(half, "c count 1 streams a b 0 0"), [4, 5]);

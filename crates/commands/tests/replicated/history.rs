@@ -15,6 +15,8 @@ const COMMANDS: &[&str] = &[
     "GETSET {t} {v}",
     "MSET {t} {v} {t} {v}",
     "MSETNX {t} {v} {t} {v}",
+    "MSETEX 2 {t} {v} {t} {n} PX {ttl}",
+    "MSETEX 2 {t} {v} {t} {v} XX KEEPTTL",
     "SET {t} {v} IFNE {v} GET PX {ttl}",
     "SET {t} {n} IFEQ {n}",
     "APPEND {t} {v}",

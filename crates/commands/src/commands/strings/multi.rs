@@ -1,12 +1,14 @@
-//! MGET, MSET, MSETNX: several strings at once, atomically.
+//! MGET, MSET, MSETNX, MSETEX: several strings at once, atomically.
 
-use tierce_keyspace::{DbIndex, Event, Expiry, Key};
+use tierce_keyspace::{DbIndex, Expiry, Key};
 use tierce_wire::resp::Rest;
 
+use super::set::{Condition, SetOptions};
 use crate::command::{Flags, Group, KeyFlags, KeySpec};
-use crate::commands::options::check_len;
+use crate::commands::cursor::Options;
+use crate::commands::options::{check_len, count_from};
 use crate::error::CommandError;
-use crate::pipeline::{Context, Defined, Done, Guard, many};
+use crate::pipeline::{Context, Defined, Done, Guard, at_least, many};
 
 pub(super) static COMMANDS: &[Defined] = &[
     Defined::new("mget", Group::String, many!(mget))
@@ -62,6 +64,26 @@ pub(super) static COMMANDS: &[Defined] = &[
             2) (nil)
             "#,
         ),
+    Defined::new("msetex", Group::String, at_least!(msetex))
+        .tips(&["request_policy:multi_shard", "response_policy:all_succeeded"])
+        .flags(Flags::WRITE.with(Flags::DENYOOM))
+        .keys(&[KeySpec { step: 2, ..KeySpec::counted(1, KeyFlags::OVERWRITE) }])
+        .since("8.4.0", "O(N) where N is the number of keys to set")
+        .doc(
+            "numkeys key value [key value ...] [NX | XX] [EX seconds | PX milliseconds | \
+             EXAT unix-time-seconds | PXAT unix-time-milliseconds | KEEPTTL]",
+            "Atomically sets the string values of one or more keys, and their expiration times.",
+        )
+        .example(
+            r#"
+            > MSETEX 2 session:1 Ada session:2 Grace EX 3600
+            (integer) 1
+            > TTL session:2
+            (integer) 3...
+            > MSETEX 2 session:2 Grace session:3 Hedy XX
+            (integer) 0
+            "#,
+        ),
 ];
 
 fn mget(ctx: &mut Context<'_, '_>, keys: Rest<'_, 1>) -> Done {
@@ -81,11 +103,11 @@ fn mget(ctx: &mut Context<'_, '_>, keys: Rest<'_, 1>) -> Done {
 /// Arguments of MSET: keys, and all arguments, in which each key is followed by its value.
 struct Pairs<'a> {
     keys: Vec<Key<'a>>,
-    args: Rest<'a, 2>,
+    args: Rest<'a>,
 }
 
 impl<'a> Pairs<'a> {
-    fn parse(ctx: &Context<'_, '_>, args: Rest<'a, 2>) -> Result<Self, CommandError> {
+    fn parse(ctx: &Context<'_, '_>, args: Rest<'a>) -> Result<Self, CommandError> {
         let Some(pairs) = args.groups() else { return Err(CommandError::arity(ctx.name())) };
         let keys = ctx.keys(pairs.map(|[key, _]| key));
         // All or nothing: reasons to refuse are checked before the first change.
@@ -93,32 +115,65 @@ impl<'a> Pairs<'a> {
         Ok(Self { keys, args })
     }
 
-    fn store(self, guard: &mut Guard<'_, '_>, db: DbIndex, now_ms: i64) -> Done {
+    /// Returns true if the keys meet a condition: none of them exists, or all do.
+    fn meet(&self, condition: Condition, ctx: &mut Context<'_, '_>) -> bool {
+        let (db, now_ms) = (ctx.caller.db, ctx.now_ms);
+        let mut exists = |key: &Key<'_>| ctx.guard.db(db, key.hash(), now_ms).peek(*key).is_some();
+        match condition {
+            Condition::Always => true,
+            Condition::IfAbsent => !self.keys.iter().any(exists),
+            Condition::IfPresent => self.keys.iter().all(&mut exists),
+        }
+    }
+
+    /// Stores the values. Inlined, so that MSET does not look at its constant expiry for each key.
+    #[inline(always)]
+    fn store(self, guard: &mut Guard<'_, '_>, db: DbIndex, now_ms: i64, expiry: Expiry) -> Done {
         let values = self.args.groups().into_iter().flatten().map(|[_, value]| value);
         for (key, value) in self.keys.into_iter().zip(values) {
             let mut db = guard.db(db, key.hash(), now_ms);
-            db.set(key, value, Expiry::Never)?;
-            db.event(Event::Set, key);
+            db.set(key, value, expiry)?;
+            db.event_of_store(key, expiry);
         }
         Ok(())
     }
 }
 
 fn mset(ctx: &mut Context<'_, '_>, pairs: Rest<'_, 2>) -> Done {
-    let pairs = Pairs::parse(ctx, pairs)?;
-    pairs.store(&mut ctx.guard, ctx.caller.db, ctx.now_ms)?;
+    let pairs = Pairs::parse(ctx, pairs.any())?;
+    pairs.store(&mut ctx.guard, ctx.caller.db, ctx.now_ms, Expiry::Never)?;
     ctx.reply.ok();
     Ok(())
 }
 
 fn msetnx(ctx: &mut Context<'_, '_>, pairs: Rest<'_, 2>) -> Done {
-    let pairs = Pairs::parse(ctx, pairs)?;
-    let (db, now_ms) = (ctx.caller.db, ctx.now_ms);
-    let occupied =
-        pairs.keys.iter().any(|key| ctx.guard.db(db, key.hash(), now_ms).peek(*key).is_some());
-    if !occupied {
-        pairs.store(&mut ctx.guard, db, now_ms)?;
+    let pairs = Pairs::parse(ctx, pairs.any())?;
+    let is_met = pairs.meet(Condition::IfAbsent, ctx);
+    if is_met {
+        pairs.store(&mut ctx.guard, ctx.caller.db, ctx.now_ms, Expiry::Never)?;
     }
-    ctx.reply.int((!occupied).into());
+    ctx.reply.int(is_met.into());
+    Ok(())
+}
+
+fn msetex(ctx: &mut Context<'_, '_>, [numkeys]: [&[u8]; 1], arguments: Rest<'_, 2>) -> Done {
+    const TOO_FEW: CommandError = CommandError::new("ERR wrong number of key-value pairs");
+    const BAD_NUMBER: &str = "ERR invalid numkeys value";
+    let number = count_from(numkeys, 1, BAD_NUMBER)?;
+    if i32::try_from(number).is_err() {
+        return Err(CommandError::new(BAD_NUMBER));
+    }
+    let (pairs, options) = arguments.split_at(number * 2).ok_or(TOO_FEW)?;
+    let options = SetOptions::parse(Options::of(options))?;
+    if options.get || options.relation.is_some() {
+        return Err(CommandError::SYNTAX);
+    }
+    let expiry = options.expiry(ctx.moment_ms(), ctx.name())?;
+    let pairs = Pairs::parse(ctx, pairs)?;
+    let is_met = pairs.meet(options.condition, ctx);
+    if is_met {
+        pairs.store(&mut ctx.guard, ctx.caller.db, ctx.now_ms, expiry)?;
+    }
+    ctx.reply.int(is_met.into());
     Ok(())
 }

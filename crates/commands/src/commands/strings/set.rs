@@ -115,9 +115,9 @@ pub(super) static COMMANDS: &[Defined] = &[
         ),
 ];
 
-/// Condition of SET.
+/// Condition of SET and MSETEX.
 #[derive(Clone, Copy, PartialEq, Eq)]
-enum Condition {
+pub(super) enum Condition {
     Always,
     IfAbsent,
     IfPresent,
@@ -131,18 +131,18 @@ enum Lifetime<'a> {
     Until(TimeForm, &'a [u8]),
 }
 
-/// Options of SET.
-struct SetOptions<'a> {
-    condition: Condition,
+/// Options of SET and MSETEX.
+pub(super) struct SetOptions<'a> {
+    pub(super) condition: Condition,
     /// Condition on the old value, with its operand. Excludes `condition`.
-    relation: Option<(Relation, &'a [u8])>,
-    get: bool,
+    pub(super) relation: Option<(Relation, &'a [u8])>,
+    pub(super) get: bool,
     lifetime: Lifetime<'a>,
 }
 
 impl<'a> SetOptions<'a> {
     /// Parses the options. One may be repeated; then the last one counts.
-    fn parse(mut options: Options<'a>) -> Result<Self, CommandError> {
+    pub(super) fn parse(mut options: Options<'a>) -> Result<Self, CommandError> {
         use Condition::{Always, IfAbsent, IfPresent};
         use Lifetime::{Endless, Kept, Until};
         let mut parsed = Self { condition: Always, relation: None, get: false, lifetime: Endless };
@@ -177,11 +177,11 @@ impl<'a> SetOptions<'a> {
     }
 
     /// Parses the time. That comes last, because an invalid word is reported first.
-    fn expiry(&self, now_ms: i64) -> Result<Expiry, CommandError> {
+    pub(super) fn expiry(&self, now_ms: i64, command: &str) -> Result<Expiry, CommandError> {
         match self.lifetime {
             Lifetime::Endless => Ok(Expiry::Never),
             Lifetime::Kept => Ok(Expiry::Keep),
-            Lifetime::Until(form, value) => Ok(Expiry::At(form.expiry(value, now_ms, "set")?)),
+            Lifetime::Until(form, value) => Ok(Expiry::At(form.expiry(value, now_ms, command)?)),
         }
     }
 }
@@ -197,7 +197,7 @@ fn set(ctx: &mut Context<'_, '_>, [key, value]: [&[u8]; 2], options: Rest<'_>) -
         return Ok(());
     }
     let options = SetOptions::parse(Options::of(options))?;
-    let expiry = options.expiry(ctx.moment_ms())?;
+    let expiry = options.expiry(ctx.moment_ms(), "set")?;
     match options.relation {
         None => set_with(ctx, [key, value], &options, expiry),
         Some(relation) => set_if(ctx, [key, value], relation, options.get, expiry),

@@ -136,6 +136,7 @@ const SHORT: &[(&str, &[&str])] = &[
             "mget",
             "mset",
             "msetnx",
+            "msetex",
             "setrange",
             "append",
             "lpush",

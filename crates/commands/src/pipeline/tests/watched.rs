@@ -172,6 +172,8 @@ const TOUCHED: &[&str] = &[
     "HDEL h none | h-",
     "SETEX str 10 abc | str+",
     "MSETNX str a n b | str- n-",
+    "MSETEX 2 str a n b | str+ n+",
+    "MSETEX 2 str a n b XX | str- n-",
     "SET str x IFEQ abc | str+",
     "SET str x IFNE abc GET | str-",
     "SET n x IFEQ abc | n-",
