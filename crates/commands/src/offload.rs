@@ -87,8 +87,9 @@ struct Queue {
 impl Queue {
     /// Appends the deferred work and the timed keys to the queue when their time has come.
     fn retry_held(&mut self) {
+        let Some(at) = self.retry_at else { return };
         let now = now();
-        if self.retry_at.is_none_or(|at| at > now) {
+        if at > now {
             return;
         }
         self.works.extend(self.held.drain(..));

@@ -85,12 +85,13 @@ impl Share {
         args.iter().skip(2).any(is_word)
     }
 
-    /// Parses the options after the key. The number of entries before an identity is only known from the stream.
+    /// Parses the options after the key. The number of entries before an identity is only known from the stream, and
+    /// ACKED also visits entries that stay.
     fn trimmed(args: Args<'_>) -> Self {
-        let mut at = 2;
+        let (mut at, mut share) = (2, Self::ONE);
         loop {
             let is = |name: &[u8]| args.get(at).is_some_and(|arg| arg.eq_ignore_ascii_case(name));
-            if is(b"nomkstream") {
+            if is(b"nomkstream") || is(b"keepref") || is(b"delref") {
                 at += 1;
             } else if is(b"limit") {
                 at += 2;
@@ -98,11 +99,12 @@ impl Share {
                 // A `=` or `~` may precede the number.
                 let number = [at + 1, at + 2].into_iter().find_map(|at| {
                     let arg = args.get(at)?;
-                    number::parse_u64(arg)
+                    Some((at + 1, number::parse_u64(arg)?))
                 });
-                return number.map_or(Self::ALL, |len| Self::Beyond(len as usize));
+                let Some((next, len)) = number else { return Self::ALL };
+                (at, share) = (next, Self::Beyond(len as usize));
             } else {
-                return if is(b"minid") { Self::ALL } else { Self::ONE };
+                return if is(b"minid") || is(b"acked") { Self::ALL } else { share };
             }
         }
     }

@@ -105,7 +105,7 @@ pub(super) fn xreadgroup(ctx: &mut Context<'_, '_>, arguments: Rest<'_, 6>) -> D
                 write_claimed(reply, &stream, &claimed, new);
             }
             Served::Entries(_, new) => {
-                new.iter().for_each(|new| reply::entries(reply, new.of(&stream)))
+                new.iter().for_each(|new| reply::entries(reply, new.of(&stream)));
             }
             Served::History(ids) => write_history(reply, &stream, &ids),
         }

@@ -366,6 +366,8 @@ fn a_transaction_of_what_may_take_long_leaves_the_worker() {
         "XADD stream NOMKSTREAM maxlen = 0 * n 1",
         "XADD stream LIMIT 0 MAXLEN ~ 0 * n 1",
         "XADD stream MINID ~ 9999999 99999999 n 1",
+        "XADD stream DELREF MAXLEN 0 * n 1",
+        "XADD stream MAXLEN 9000 ACKED 20000-1 n 1",
     ];
     let moves = ["RENAMENX set nosuchkey", "MOVE set 1", "SWAPDB 0 1"];
     let mut stay = Vec::new();
@@ -385,6 +387,7 @@ fn a_transaction_of_what_may_take_long_leaves_the_worker() {
         "INFO",
         "XADD stream MAXLEN 9000 20000-1 n 1",
         "XADD stream MAXLEN ~ 9000 20001-1 maxlen 0",
+        "XADD stream MAXLEN 9000 KEEPREF 20002-1 acked 0",
         "XTRIM stream MAXLEN 8000",
         "SET string x IFEQ y",
         "DELEX string IFEQ y",
