@@ -1,7 +1,7 @@
 //! XDELEX, XACKDEL: delete entries with regard to the groups that refer to them. Trimming with that regard.
 
 use tierce_collections::Stream;
-use tierce_collections::stream::{Keep, StreamId, Trim, TrimPrecision};
+use tierce_collections::stream::{Group as ConsumerGroup, Keep, StreamId, Trim, TrimPrecision};
 use tierce_keyspace::{Db, Editor, Event, Key, Missing};
 use tierce_wire::resp::Rest;
 
@@ -115,9 +115,7 @@ fn is_referenced(stream: &Stream, id: StreamId) -> bool {
 
 /// Makes entries pending in no group. Returns true if any was.
 fn release(stream: &mut Editor<'_, Stream>, ids: &[StreamId]) -> bool {
-    let has_any = |group: &tierce_collections::stream::Group| {
-        ids.iter().any(|id| group.pending_entry(*id).is_some())
-    };
+    let has_any = |group: &ConsumerGroup| ids.iter().any(|id| group.pending_entry(*id).is_some());
     let groups = stream.groups().filter(|(_, group)| has_any(group));
     let names: Vec<Vec<u8>> = groups.map(|(name, _)| name.to_vec()).collect();
     for name in &names {

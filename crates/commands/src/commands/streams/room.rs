@@ -4,7 +4,7 @@ use tierce_collections::stream::Entry;
 
 use super::reply;
 
-/// What is left of the limits.
+/// Remaining limits.
 #[derive(Clone, Copy)]
 pub(super) struct Room {
     pub(super) entries: usize,
