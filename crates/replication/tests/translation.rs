@@ -4,10 +4,13 @@ use std::mem;
 use std::sync::{Arc, Mutex};
 
 use proptest::prelude::*;
-use tierce_collections::{Hash, List};
+use tierce_collections::stream::StreamId;
+use tierce_collections::{Hash, List, Stream};
 use tierce_harness::{Reply, effort};
 use tierce_keyspace::log::{LogSink, RecordKind, Sizes};
-use tierce_keyspace::{CollectionType, DbIndex, Editor, Error, Expiry, Keyspace, Missing, Options};
+use tierce_keyspace::{
+    CollectionType, DbIndex, Delivery, Editor, Error, Expiry, Keyspace, Missing, Options,
+};
 use tierce_replication::translate::{self, Dialect, Translator};
 
 #[derive(Default)]
@@ -152,6 +155,35 @@ fn a_rotation_is_one_command() {
         list.push_back([&b"b"[..], b"c"].into_iter());
     };
     assert_eq!(rotated(several), "EXEC");
+}
+
+/// The claim that gives entries back creates no consumer in Tierce.
+#[test]
+fn a_consumer_without_a_name_is_created_after_entries_were_given_back() {
+    let (source, id) = (Source::new(), StreamId::new(1, 1));
+    source.edit::<Stream>(b"s", |stream| {
+        stream.set_group(b"g", id, None);
+        stream.set_consumer(b"g", b"c", 0, None);
+    });
+    source.take();
+    source.edit::<Stream>(b"s", |stream| {
+        stream.deliver(b"g", b"", &[id], Delivery::given_back(1));
+        stream.set_consumer(b"g", b"", 5, None);
+        stream.deliver(b"g", b"c", &[id], Delivery { at_ms: 5, count: 2 });
+        stream.set_consumer(b"g", b"c", 5, Some(5));
+    });
+    let lines = translated(Dialect::Tierce, &source.take());
+    let expected = [
+        "SELECT",
+        "MULTI",
+        "XCLAIM s g  0",
+        "XGROUP CREATECONSUMER s g ",
+        "XCLAIM s g c 0",
+        "EXEC",
+    ];
+    assert_eq!(lines.len(), expected.len(), "{lines:#?}");
+    let is_as_expected = |(line, begin): (&String, &str)| line.starts_with(begin);
+    assert!(lines.iter().zip(expected).all(is_as_expected), "{lines:#?}");
 }
 
 #[test]

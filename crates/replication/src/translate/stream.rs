@@ -19,7 +19,8 @@ pub(super) struct StreamCommands<'a> {
     key: &'a [u8],
     dialect: Dialect,
     rebuild: Option<Rebuild>,
-    /// Group and consumer of the last `XCLAIM`, which creates the consumer if it does not exist.
+    /// Group and consumer of the last `XCLAIM` that creates the consumer if it does not exist. One that gives entries
+    /// back may create none.
     claimed: Option<(&'a [u8], &'a [u8])>,
 }
 
@@ -185,7 +186,8 @@ impl<'a> StreamCommands<'a> {
                 self.claimed = None;
                 push!(commands, "XGROUP", "DELCONSUMER", key, group, name);
             }
-            StreamEdit::Pending { group, consumer, delivery: Delivery { at_ms, count }, ids } => {
+            StreamEdit::Pending { group, consumer, delivery, ids } => {
+                let Delivery { at_ms, count } = delivery;
                 let head = [
                     Arg::from("XCLAIM"),
                     Arg::from(key),
@@ -202,7 +204,9 @@ impl<'a> StreamCommands<'a> {
                     Arg::from("JUSTID"),
                 ];
                 commands.push_chunks(&head, ids.map(|id| [Arg::from(id)]), &tail);
-                self.claimed = Some((group, consumer));
+                if !delivery.is_given_back(consumer) {
+                    self.claimed = Some((group, consumer));
+                }
             }
             StreamEdit::Acknowledge { group, ids } => {
                 let head = [Arg::from("XACK"), Arg::from(key), Arg::from(group)];
