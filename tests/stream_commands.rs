@@ -398,7 +398,17 @@ fn entries_are_given_back() {
         ] {
             check(c, &[(&format!("XNACK s {call}"), error)]);
         }
-        check(c, &[("XINFO CONSUMERS none g", "ERR no such key")]);
+        check(
+            c,
+            &[
+                ("XINFO CONSUMERS none g", "ERR no such key"),
+                // A deleted entry is acknowledged.
+                ("XDEL s 3-1", "1"),
+                ("XNACK s g FAIL IDS 2 1-1 3-1", "2"),
+                ("XNACK s g FAIL IDS 1 3-1 FORCE", "0"),
+                ("XPENDING s g - + 10", "[[1-1  -1 1]]"),
+            ],
+        );
     });
 }
 

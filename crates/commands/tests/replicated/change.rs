@@ -213,8 +213,11 @@ fn a_change_replayed_translated_and_taken_back_has_one_outcome() {
 /// Changes in this order.
 fn make_all(lines: &[&str]) -> Result<(), Failure> {
     let mut world = World::new(1 << 20);
-    let command = |line: &str| line.split(' ').map(|word| word.into()).collect();
-    lines.iter().try_for_each(|line| world.make(&Change::Commands(vec![command(line)])))
+    lines.iter().try_for_each(|line| world.make(&Change::Commands(vec![words(line)])))
+}
+
+fn words(line: &str) -> Command {
+    line.split(' ').map(|word| word.into()).collect()
 }
 
 /// The commands for a replica removed the element before they added it again, so the list was gone in between.
@@ -224,6 +227,35 @@ fn a_list_of_one_element_that_is_rotated_keeps_its_deadline() {
         let rotate = format!("LMOVE l l {ends}");
         let outcome = make_all(&["RPUSH l a", "PEXPIRE l 1000", &rotate, "RPUSH l b", &rotate]);
         assert_eq!(outcome, Ok(()), "{ends}");
+    }
+}
+
+/// No command leaves a deleted entry without a consumer.
+#[test]
+fn a_deleted_entry_that_is_given_back_is_acknowledged() {
+    let read = "XREADGROUP GROUP g c STREAMS s >";
+    let begin = ["XADD s 1-1 a 1", "XADD s 1-2 a 1", "XGROUP CREATE s g 0", read, "XDEL s 1-1"];
+    for give_back in
+        ["FAIL IDS 2 1-1 1-2", "SILENT IDS 1 1-1 FORCE", "FATAL IDS 1 1-1 RETRYCOUNT 2"]
+    {
+        let give_back = format!("XNACK s g {give_back}");
+        let outcome = make_all(&[&begin[..], &[&give_back, "XDEL s 1-2", &give_back]].concat());
+        assert_eq!(outcome, Ok(()), "{give_back}");
+    }
+}
+
+/// A replica would take the claim of a client for that of its primary.
+#[test]
+fn a_client_without_a_name_that_claims_gives_nothing_back() {
+    let mut world = World::new(1 << 20);
+    for line in ["XADD s 1-1 a 1", "XGROUP CREATE s g 0", "XREADGROUP GROUP g c STREAMS s >"] {
+        assert_eq!(world.make(&Change::Commands(vec![words(line)])), Ok(()), "{line}");
+    }
+    for time in ["TIME 0", "TIME 1", "IDLE 5"] {
+        let line = format!("XCLAIM s g  0 1-1 {time} JUSTID");
+        assert_eq!(world.make(&Change::Commands(vec![words(&line)])), Ok(()), "{line}");
+        let consumer = world.primary.store.call(&words("XPENDING s g - + 10 "));
+        assert_eq!(consumer.items().len(), 1, "{line}");
     }
 }
 

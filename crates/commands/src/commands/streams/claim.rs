@@ -98,6 +98,7 @@ struct Claim<'a> {
     is_forced: bool,
     /// True if the reply contains only IDs. Deliveries are not counted then.
     just_ids: bool,
+    is_of_primary: bool,
     now_ms: i64,
 }
 
@@ -117,6 +118,7 @@ impl<'a> Claim<'a> {
             deliveries: None,
             is_forced: false,
             just_ids: false,
+            is_of_primary: ctx.caller.is_primary(),
             now_ms,
         }
     }
@@ -225,6 +227,10 @@ impl Claim<'_> {
     fn deliver_at(&mut self, ms: i64) {
         let is_sane = (0..=self.now_ms).contains(&ms);
         self.delivered_ms = unsigned_ms(if is_sane { ms } else { self.now_ms });
+        if Delivery::given_back(0).at_ms == self.delivered_ms && !self.is_of_primary {
+            // A consumer without a name would give the entry back. Only a primary does this.
+            self.delivered_ms += u64::from(self.consumer.is_empty());
+        }
     }
 }
 

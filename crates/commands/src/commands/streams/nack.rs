@@ -106,9 +106,14 @@ impl<'a> Return<'a> {
         let mut given_back = 0;
         for id in id::all(self.ids)? {
             let pending = stream.group(group).and_then(|group| group.pending_entry(id));
+            if stream.get(id).is_none() {
+                // Nobody can claim a deleted entry, and no command leaves it without a consumer on replicas.
+                given_back += stream.acknowledge(group, std::iter::once(id));
+                continue;
+            }
             let before = match pending {
                 Some(pending) => pending.deliveries,
-                None if self.is_forced && stream.get(id).is_some() => 0,
+                None if self.is_forced => 0,
                 None => continue,
             };
             let count = match self.count {
