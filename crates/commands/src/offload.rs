@@ -1,6 +1,6 @@
 //! Queue of work that takes too long for a worker, for the threads for long commands.
 
-use std::collections::{HashMap, HashSet, VecDeque};
+use std::collections::{BTreeSet, HashMap, HashSet, VecDeque};
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 use std::time::{Duration, Instant};
 
@@ -18,6 +18,9 @@ pub const RETRY_ADMISSION_AFTER: Duration = Duration::from_millis(1);
 
 /// Retry interval for work that needs a shard which another thread keeps locked for long.
 pub const RETRY_SHARD_AFTER: Duration = Duration::from_millis(10);
+
+/// Longest time until a timed key is served. Its clients may have gone, and those that find nothing set a time again.
+const TIMED_MAX: Duration = Duration::from_secs(60);
 
 /// A command that runs on another thread than its worker.
 ///
@@ -77,6 +80,8 @@ struct Queue {
     held: Vec<Work>,
     /// Keys whose blocked clients may find something at a time, although no key changes.
     timed: HashMap<WaitKey, Instant>,
+    /// The keys in `timed` in the order of their times.
+    by_time: BTreeSet<(Instant, WaitKey)>,
     /// Time of the next retry of deferred work, or of the next timed key.
     retry_at: Option<Instant>,
     /// Number of requests to return memory.
@@ -93,17 +98,36 @@ impl Queue {
             return;
         }
         self.works.extend(self.held.drain(..));
-        for (key, _) in self.timed.extract_if(|_, at| *at <= now) {
+        while self.by_time.first().is_some_and(|(at, _)| *at <= now)
+            && let Some((_, key)) = self.by_time.pop_first()
+        {
+            self.timed.remove(&key);
             if self.keys.insert(key.clone()) {
                 self.works.push_back(Work::Serve(key));
             }
         }
-        self.retry_at = self.timed.values().min().copied();
+        self.retry_at = self.by_time.first().map(|(at, _)| *at);
     }
 
-    /// Makes waiting threads look again at this time. They would otherwise wait until the previous one.
-    fn retry_by(&mut self, at: Instant) {
-        self.retry_at = Some(self.retry_at.map_or(at, |before| before.min(at)));
+    /// Sets the time of a key, unless it has an earlier one.
+    fn set_time(&mut self, key: WaitKey, at: Instant) {
+        if let Some(before) = self.timed.get(&key).copied() {
+            if before <= at {
+                return;
+            }
+            self.by_time.remove(&(before, key.clone()));
+        }
+        self.timed.insert(key.clone(), at);
+        self.by_time.insert((at, key));
+    }
+
+    /// Sets the time of the next retry if this is earlier. Returns true then: a waiting thread has to know.
+    fn retry_by(&mut self, at: Instant) -> bool {
+        let is_earlier = self.retry_at.is_none_or(|before| at < before);
+        if is_earlier {
+            self.retry_at = Some(at);
+        }
+        is_earlier
     }
 
     fn pop(&mut self) -> Option<Work> {
@@ -187,20 +211,31 @@ impl Offload {
         };
         if state.is_open && is_new(&mut state.keys) {
             state.held.push(work);
-            state.retry_by(now() + retry_after);
+            if state.retry_by(now() + retry_after) {
+                self.has_work.notify_one();
+            }
+        }
+    }
+
+    /// Queues a key after a time, at most [`TIMED_MAX`], so that the clients blocked on it are served; does nothing if
+    /// that happens earlier.
+    pub fn serve_after(&self, key: WaitKey, after: Duration) {
+        pass("serve after");
+        let mut state = self.state.lock();
+        if !state.is_open {
+            return;
+        }
+        let at = now() + after.min(TIMED_MAX);
+        state.set_time(key, at);
+        if state.retry_by(at) {
             self.has_work.notify_one();
         }
     }
 
-    /// Queues a key after a time, so that the clients blocked on it are served; does nothing if that happens earlier.
-    pub fn serve_after(&self, key: WaitKey, after: Duration) {
-        pass("serve after");
-        let mut state = self.state.lock();
-        let Some(at) = now().checked_add(after).filter(|_| state.is_open) else { return };
-        let earliest = state.timed.entry(key).or_insert(at);
-        *earliest = at.min(*earliest);
-        state.retry_by(at);
-        self.has_work.notify_one();
+    /// Returns the time at which a waiting thread looks again.
+    #[cfg(test)]
+    pub fn retry_at(&self) -> Option<Instant> {
+        self.state.lock().retry_at
     }
 
     /// Returns true if any work is queued or deferred.
@@ -240,6 +275,10 @@ impl Offload {
                 return Some(Work::GiveBackMemory);
             }
             if let Some(work) = state.pop() {
+                if state.retry_at.is_some() || !state.works.is_empty() {
+                    // Another thread takes what came at its time, and waits for the next time.
+                    self.has_work.notify_one();
+                }
                 return Some(work);
             }
             match state.retry_at {
@@ -359,6 +398,27 @@ mod tests {
         assert_eq!(offload.state.lock().timed.len(), 1);
         offload.close();
         assert_eq!(next(&offload), "the end");
+    }
+
+    #[test]
+    fn a_key_has_one_time_which_is_soon() {
+        let offload = Offload::default();
+        offload.open();
+        for name in ["a", "b", "c"] {
+            offload.serve_after(key(name), Duration::MAX);
+            offload.serve_after(key(name), Duration::from_secs(50));
+        }
+        let soon = now() + TIMED_MAX;
+        offload.serve_after(key("b"), Duration::ZERO);
+        offload.serve_after(key("d"), Duration::from_millis(9_000_000_000_000));
+        assert!(offload.retry_at().is_some_and(|at| at <= now()), "the first of them");
+        assert_eq!(next(&offload), "b");
+        let state = offload.state.lock();
+        let times: Vec<_> = state.by_time.iter().map(|(at, key)| (key.clone(), *at)).collect();
+        assert_eq!(times.iter().map(|(key, _)| &*key.1).collect::<Vec<_>>(), [b"a", b"c", b"d"]);
+        assert!(times[1].1 < soon && times[2].1 <= now() + TIMED_MAX);
+        assert_eq!(times.into_iter().collect::<HashMap<_, _>>(), state.timed);
+        assert_eq!(state.retry_at, state.by_time.first().map(|(at, _)| *at));
     }
 
     #[test]
