@@ -119,10 +119,11 @@ impl Group {
         if from > to { Default::default() } else { self.pending.range(from..=to) }
     }
 
-    /// Returns the pending entries with the times of their deliveries, the oldest first; none unless
+    /// Returns the pending entries that were delivered at this time or later, the oldest first; none unless
     /// [`GroupMut::order_by_time`] was called.
-    pub fn pending_by_time(&self) -> impl Iterator<Item = (u64, StreamId)> {
-        self.by_time.iter().flatten().copied()
+    pub fn pending_by_time(&self, from_ms: u64) -> impl Iterator<Item = (u64, StreamId)> {
+        let from = (from_ms, StreamId::MIN);
+        self.by_time.iter().flat_map(move |by_time| by_time.range(from..)).copied()
     }
 
     /// Returns true if [`GroupMut::order_by_time`] was called.

@@ -311,7 +311,8 @@ fn xread(ctx: &mut Context<'_, '_>, arguments: Rest<'_, 3>) -> Done {
             && stream.last().is_some_and(|last| last.id > id)
         {
             let at_most = reading.count.min(stream.len()).min(room.entries);
-            scale.weigh_each(at_most, stream.ascending(from, StreamId::MAX).take(at_most))?;
+            let entries = stream.ascending(from, StreamId::MAX);
+            scale.weigh_each(at_most, room.at_most(reading.count).fitting(entries))?;
             served.push((at, room.take(reading.count, stream.ascending(from, StreamId::MAX))));
         } else {
             unserved.push((*key, is_there));

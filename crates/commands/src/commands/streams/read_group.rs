@@ -57,7 +57,7 @@ pub(super) fn xreadgroup(ctx: &mut Context<'_, '_>, arguments: Rest<'_, 6>) -> D
     for (key, id) in zip(&keys, &reading.ids) {
         let mut shard = guard.db(db, key.hash(), now_ms);
         after.push(start_of(&mut shard, *key, group, id, |stream, from| {
-            weigh(scale, stream, from, &reading)
+            weigh(scale, now_ms, stream, from, &reading)
         })?);
     }
     let mut served = Vec::new();
@@ -113,44 +113,94 @@ pub(super) fn xreadgroup(ctx: &mut Context<'_, '_>, arguments: Rest<'_, 6>) -> D
     Ok(())
 }
 
-/// Returns the time until the first pending entry can be claimed, or a new one that another consumer gets now.
+/// Returns the time until the first pending entry can be claimed, or a new one that another consumer gets now. The
+/// delivery of that one wakes nobody. The time is not too short if nothing is pending yet.
 fn claimable_after(
     ctx: &mut Context<'_, '_>,
     keys: &[Key<'_>],
     group: &[u8],
     claim_ms: u64,
 ) -> Result<Duration, CommandError> {
+    /// Entries looked at in a group. If so many were deleted, the time is that of the next one, whatever it is.
+    const LOOKS: usize = 1000;
+    /// Minimum time if no entry is known that can be claimed earlier.
+    const IN_VAIN_MS: u64 = 50;
     let Context { guard, caller, now_ms, .. } = ctx;
-    let mut idle_ms = 0;
+    let mut after_ms = claim_ms.max(IN_VAIN_MS);
+    // Those that were delivered before have been found deleted.
+    let from_ms = (unsigned_ms(*now_ms) + 1).saturating_sub(claim_ms);
     for key in keys {
         let mut shard = guard.db(caller.db, key.hash(), *now_ms);
         let Some(stream) = shard.collection::<Stream>(*key)? else { continue };
         let Some(group) = stream.group(group) else { continue };
-        let first = group.pending_by_time().find(|(_, id)| stream.get(*id).is_some());
-        idle_ms = idle_ms.max(first.map_or(0, |(at_ms, _)| since_ms(*now_ms, at_ms)));
+        let mut pending = group.pending_by_time(from_ms);
+        let first = pending.by_ref().take(LOOKS).find(|(_, id)| stream.get(*id).is_some());
+        // A clock that is a little behind would find nothing.
+        let next = first.map(|first| (first, 1));
+        let next = next.or_else(|| pending.next().map(|unknown| (unknown, IN_VAIN_MS)));
+        if let Some(((at_ms, _), min_ms)) = next {
+            let left_ms = claim_ms.saturating_sub(since_ms(*now_ms, at_ms));
+            after_ms = after_ms.min(left_ms.max(min_ms));
+        }
     }
-    // A clock that is a little behind would find nothing.
-    Ok(Duration::from_millis(claim_ms.saturating_sub(idle_ms).max(1)))
+    Ok(Duration::from_millis(after_ms))
 }
 
 /// Weighs the entries that a consumer of a group will get.
-fn weigh(scale: Scale, stream: &Stream, after: Option<StreamId>, reading: &Reading<'_>) -> Done {
+fn weigh(
+    scale: Scale,
+    now_ms: i64,
+    stream: &Stream,
+    after: Option<StreamId>,
+    reading: &Reading<'_>,
+) -> Done {
     let (name, consumer) = reading.group.expect("parsed");
     let Some(group) = stream.group(name) else { return Ok(()) };
+    let mut room = reading.room.at_most(reading.count);
+    if let (None, Some(claim_ms)) = (after, reading.claim_ms) {
+        weigh_claim(scale, stream, group, room, |at_ms| since_ms(now_ms, at_ms) >= claim_ms)?;
+    }
     let from = after.unwrap_or_else(|| group.last_delivered()).next();
     let Some(from) = from else { return Ok(()) };
-    let count = reading.count.min(reading.room.entries);
     if after.is_none() {
-        if reading.claim_ms.is_some() {
-            let looked_at = if group.is_ordered_by_time() { count } else { usize::MAX };
-            scale.weigh(group.pending_len().min(looked_at))?;
-        }
-        let at_most = count.min(stream.len());
-        return scale.weigh_each(at_most, stream.ascending(from, StreamId::MAX).take(at_most));
+        let at_most = room.entries.min(stream.len());
+        return scale.weigh_each(at_most, room.fitting(stream.ascending(from, StreamId::MAX)));
     }
-    let at_most = count.min(group.pending_len());
+    let at_most = room.entries.min(group.pending_len());
     let pending = group.consumer_named(consumer).into_iter();
-    scale.weigh_each(at_most, pending.flat_map(|it| it.pending(from, StreamId::MAX)).take(at_most))
+    let pending = pending.flat_map(|it| it.pending(from, StreamId::MAX));
+    scale.weigh_each(at_most, pending.take_while(|id| room.admit(|| history_bytes(stream, **id))))
+}
+
+/// Weighs the pending entries that CLAIM visits: those delivered at a time that is long ago, until the room is full.
+/// Deleted ones are visited in vain.
+fn weigh_claim(
+    scale: Scale,
+    stream: &Stream,
+    group: &ConsumerGroup,
+    mut room: Room,
+    is_long_ago: impl Fn(u64) -> bool,
+) -> Done {
+    if !group.is_ordered_by_time() {
+        // All are put in this order.
+        return scale.weigh(group.pending_len());
+    }
+    let visited = group.pending_by_time(0).take_while(|(at_ms, id)| {
+        let is_visited = is_long_ago(*at_ms) && !room.is_full();
+        if is_visited
+            && room.is_limited()
+            && let Some(entry) = stream.get(*id)
+        {
+            room.add(|| reply::entry_bytes(&entry));
+        }
+        is_visited
+    });
+    scale.weigh_each(group.pending_len(), visited)
+}
+
+/// Returns the bytes of a pending entry in a reply; 0 if it was deleted.
+fn history_bytes(stream: &Stream, id: StreamId) -> usize {
+    stream.get(id).map_or(0, |entry| reply::entry_bytes(&entry))
 }
 
 /// Returns the ID after which a consumer reads, if the weight allows it; `None` for new entries.
@@ -230,7 +280,7 @@ impl Delivering<'_, '_, '_> {
         self.stream.order_by_time(self.group);
         let group = self.stream.group(self.group).expect("the group was found under this lock");
         let mut claimed = Vec::new();
-        for (at_ms, id) in group.pending_by_time() {
+        for (at_ms, id) in group.pending_by_time(0) {
             let idle_ms = self.now_ms.saturating_sub(at_ms);
             if idle_ms < idle_ms_min || claimed.len() == count || self.room.is_full() {
                 break;
@@ -280,11 +330,9 @@ impl Delivering<'_, '_, '_> {
         let from = after.next().unwrap_or(StreamId::MAX);
         let mut ids = Vec::new();
         for id in consumer.pending(from, StreamId::MAX).take(count) {
-            if self.room.is_full() {
+            if !self.room.admit(|| history_bytes(self.stream, *id)) {
                 break;
             }
-            let entry = || self.stream.get(*id);
-            self.room.add(|| entry().map_or(0, |entry| reply::entry_bytes(&entry)));
             ids.push(*id);
         }
         for id in &ids {

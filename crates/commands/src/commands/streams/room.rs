@@ -21,17 +21,41 @@ impl Room {
         self.entries == 0 || self.has_entry && self.bytes == 0
     }
 
-    fn is_limited(&self) -> bool {
+    pub(super) fn is_limited(&self) -> bool {
         self.entries != usize::MAX || self.bytes != usize::MAX
+    }
+
+    /// Returns this room, but for at most `count` entries.
+    pub(super) fn at_most(self, count: usize) -> Self {
+        Self { entries: self.entries.min(count), ..self }
     }
 
     /// Takes the room of one entry.
     pub(super) fn add(&mut self, bytes: impl FnOnce() -> usize) {
         if self.is_limited() {
             self.entries = self.entries.saturating_sub(1);
-            self.bytes = self.bytes.saturating_sub(bytes());
             self.has_entry = true;
         }
+        if self.bytes != usize::MAX {
+            self.bytes = self.bytes.saturating_sub(bytes());
+        }
+    }
+
+    /// Takes the room of one entry if it may follow. Returns true then.
+    pub(super) fn admit(&mut self, bytes: impl FnOnce() -> usize) -> bool {
+        let may_follow = !self.is_full();
+        if may_follow {
+            self.add(bytes);
+        }
+        may_follow
+    }
+
+    /// Returns those of these entries that would be taken.
+    pub(super) fn fitting<'s>(
+        mut self,
+        entries: impl Iterator<Item = Entry<'s>>,
+    ) -> impl Iterator<Item = Entry<'s>> {
+        entries.take_while(move |entry| self.admit(|| reply::entry_bytes(entry)))
     }
 
     /// Takes the room of the first of these entries. Returns their number, at most `count`; without limits, `count`.
@@ -43,14 +67,6 @@ impl Room {
         if !self.is_limited() {
             return count;
         }
-        let mut taken = 0;
-        for entry in entries.take(count) {
-            if self.is_full() {
-                break;
-            }
-            self.add(|| reply::entry_bytes(&entry));
-            taken += 1;
-        }
-        taken
+        entries.take(count).take_while(|entry| self.admit(|| reply::entry_bytes(entry))).count()
     }
 }

@@ -3,7 +3,7 @@
 use std::cell::RefCell;
 use std::sync::{Arc, mpsc};
 use std::thread;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use tierce_keyspace::{
     Claimed, DbIndex, STREAM_NAME_LEN, ShardLocks, WaitKey, Waiter, take_unserved,
@@ -153,4 +153,22 @@ fn the_stream_of_a_primary_does_not_wait_to_serve_a_client() {
     });
     let work = kernel.offload.next(&mut 0);
     assert!(matches!(work, Some(Work::Serve(key)) if key == wait_key(&changed)));
+}
+
+/// Nobody is woken by a delivery to another consumer, so it looks again in any case.
+#[test]
+fn a_reader_that_can_claim_nothing_looks_again_seldom() {
+    let mut bench = Bench::new(Proto::Resp2);
+    bench.kernel.offload.open();
+    for line in
+        ["XGROUP CREATE s g 0 MKSTREAM", "XADD s 1-1 a 1", "XREADGROUP GROUP g c STREAMS s >"]
+    {
+        bench.succeed(&call(&line.split(' ').collect::<Vec<_>>()));
+    }
+    bench.succeed(&call(&["XDEL", "s", "1-1"]));
+    let before = Instant::now();
+    let read = ["XREADGROUP", "GROUP", "g", "d", "BLOCK", "0", "CLAIM", "0", "STREAMS", "s", ">"];
+    assert_eq!(bench.on_worker(&call(&read)), (None, 0));
+    let again = bench.kernel.offload.retry_at().expect("it waits");
+    assert!(again >= before + Duration::from_millis(50), "{:?}", again - before);
 }
