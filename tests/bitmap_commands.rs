@@ -87,6 +87,42 @@ fn combining() {
     ]);
 }
 
+/// Operations of Redis 8.2.
+#[test]
+fn combining_with_the_first() {
+    check_all(&[
+        ("SET a vip", "+OK"),
+        ("SET b dU", "+OK"),
+        ("SET c z", "+OK"),
+        ("BITOP DIFF d a b c", ":3"),
+        ("GET d", "\"\\x00(p\""),
+        ("BITOP diff1 d a b c", ":3"),
+        ("GET d", "\"\\x08\\x14\\x00\""),
+        ("BITOP ANDOR d a b c", ":3"),
+        ("GET d", "\"vA\\x00\""),
+        ("BITOP ONE d a b c", ":3"),
+        ("GET d", "\"\\x08<p\""),
+        ("BITOP ONE d c", ":1"),
+        ("GET d", "\"z\""),
+        ("BITOP DIFF d none a", ":3"),
+        ("GET d", "\"\\x00\\x00\\x00\""),
+        ("BITOP DIFF1 d none c", ":1"),
+        ("GET d", "\"z\""),
+        ("BITOP ONE d none none", ":0"),
+        ("EXISTS d", ":0"),
+        ("BITOP ANDOR a b a", ":3"),
+        ("GET a", "\"dA\\x00\""),
+        ("BITOP diff1 d a", "-ERR BITOP DIFF1 must be called with at least two source keys."),
+        ("BITOP ANDOR d a", "-ERR BITOP ANDOR must be called with at least two source keys."),
+        ("BITOP DIFF d a", "-ERR BITOP DIFF must be called with at least two source keys."),
+        ("RPUSH list x", ":1"),
+        (
+            "BITOP ONE d a list",
+            "-WRONGTYPE Operation against a key holding the wrong kind of value",
+        ),
+    ]);
+}
+
 #[test]
 fn integers_of_any_width() {
     check_all(&[

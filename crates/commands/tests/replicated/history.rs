@@ -35,6 +35,7 @@ const COMMANDS: &[&str] = &[
     "PFADD {p} {v} {v} {v}",
     "PFMERGE {p} {p} {p}",
     "BITOP XOR {t} {t} {t}",
+    "BITOP ONE {t} {t} {t}",
     "BITFIELD {t} SET u8 {n} {n}",
     "DEL {k}",
     "UNLINK {k} {k}",

@@ -84,6 +84,7 @@ fn cut(bytes: &[u8], range: Range<u64>) -> Option<(&[u8], Edges)> {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Combine {
     And,
+    AndNot,
     Or,
     Xor,
 }
@@ -101,8 +102,20 @@ pub(super) fn combine(result: &mut Vec<u8>, other: &[u8], combine: Combine) {
             each.for_each(|(byte, other)| *byte &= other);
             beyond.fill(0);
         }
+        Combine::AndNot => each.for_each(|(byte, other)| *byte &= !other),
         Combine::Or => each.for_each(|(byte, other)| *byte |= other),
         Combine::Xor => each.for_each(|(byte, other)| *byte ^= other),
+    }
+}
+
+/// Adds a bitmap to a union of others, and the bits that it shares with the union to `repeated`.
+pub(super) fn unite(union: &mut Vec<u8>, repeated: &mut Vec<u8>, other: &[u8]) {
+    let len = union.len().max(other.len());
+    union.resize(len, 0);
+    repeated.resize(len, 0);
+    for ((union, repeated), other) in union.iter_mut().zip(repeated).zip(other) {
+        *repeated |= *union & other;
+        *union |= other;
     }
 }
 
@@ -151,5 +164,16 @@ mod tests {
         assert_eq!(combined(&[0x3c], &[0xf0, 1], Combine::And), [0x30, 0]);
         assert_eq!(combined(&[0xf0], &[0x0f, 1], Combine::Or), [0xff, 1]);
         assert_eq!(combined(&[0xff, 7], &[0x0f], Combine::Xor), [0xf0, 7]);
+        assert_eq!(combined(&[0xff, 7], &[0x0f], Combine::AndNot), [0xf0, 7]);
+        assert_eq!(combined(&[0x3c], &[0x0f, 1], Combine::AndNot), [0x30, 0]);
+    }
+
+    #[test]
+    fn a_union_knows_what_was_there_before() {
+        let (mut union, mut repeated) = (vec![0x0f], vec![]);
+        unite(&mut union, &mut repeated, &[0x1c, 0x80]);
+        assert_eq!((&union[..], &repeated[..]), (&[0x1f, 0x80][..], &[0x0c, 0][..]));
+        unite(&mut union, &mut repeated, &[0x30]);
+        assert_eq!((&union[..], &repeated[..]), (&[0x3f, 0x80][..], &[0x1c, 0][..]));
     }
 }
