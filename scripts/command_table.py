@@ -26,6 +26,7 @@ ADDED = {
         "sdiffcard", "sunioncard")},
     "delex": "8.4", "digest": "8.4", "msetex": "8.4",
     "delifeq": "Valkey 9.0",
+    "increx": "8.8",
     "backup": "our own",
     "xackdel": "8.2", "xdelex": "8.2", "xnack": "8.8",
     **{name: "8.6" for name in (

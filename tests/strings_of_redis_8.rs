@@ -1,5 +1,5 @@
-//! Commands on strings that Redis has since 8.4: conditions on the value, digests, and several keys with a deadline.
-//! Replies and errors are those of Redis 8.8; DELIFEQ is that of Valkey 9.0.
+//! Commands on strings that Redis has since 8.4: conditions on the value, digests, several keys with a deadline, and
+//! counters with bounds. Replies and errors are those of Redis 8.8; DELIFEQ is that of Valkey 9.0.
 
 use tierce_harness::Connection;
 
@@ -16,6 +16,13 @@ const TEST: &str = "9ec9f7918d7dfc40";
 fn check_ttl(c: &mut Connection, key: &str, seconds: i64) {
     let ttl = c.ask(&format!("TTL {key}")).int();
     assert!((seconds - 60..=seconds).contains(&ttl), "{key}: {ttl}");
+}
+
+/// Checks a reply of two floating point numbers, which are strings in RESP2.
+fn check_floats(c: &mut Connection, line: &str, [number, applied]: [&str; 2]) {
+    let reply = c.ask(line).to_string();
+    let expected = [format!(r#"["{number}", "{applied}"]"#), format!("[,{number}, ,{applied}]")];
+    assert!(expected.contains(&reply), "the reply to {line} is {reply}");
 }
 
 #[test]
@@ -250,6 +257,183 @@ fn msetex_sets_all_keys_or_none() {
     });
 }
 
+#[test]
+fn counters_have_bounds() {
+    with_both(|c| {
+        for (value, options, reply) in [
+            ("10", "", "[:11, :1]"),
+            ("10", " BYINT -15", "[:-5, :-15]"),
+            ("10", " BYINT 5 UBOUND 15", "[:15, :5]"),
+            ("10", " BYINT 5 UBOUND 14", "[:10, :0]"),
+            ("10", " BYINT 5 UBOUND 14 SATURATE", "[:14, :4]"),
+            ("10", " byint -5 lbound 5", "[:5, :-5]"),
+            ("10", " BYINT -5 LBOUND 6", "[:10, :0]"),
+            ("10", " LBOUND 6 SATURATE BYINT -5", "[:6, :-4]"),
+            ("10", " BYINT 5 LBOUND 20", "[:10, :0]"),
+            ("10", " BYINT -5 LBOUND 20 SATURATE", "[:20, :10]"),
+            ("50", " BYINT 5 UBOUND 30 SATURATE", "[:30, :-20]"),
+            ("50", " BYINT -25 UBOUND 30", "[:25, :-25]"),
+            ("10", " LBOUND 10 UBOUND 10", "[:10, :0]"),
+            ("9223372036854775800", " BYINT 8", "[:9223372036854775800, :0]"),
+            ("9223372036854775800", " BYINT 8 SATURATE", "[:9223372036854775807, :7]"),
+            ("-9223372036854775807", " BYINT -8 SATURATE", "[:-9223372036854775808, :-1]"),
+            ("10", " BYINT 9223372036854775807 UBOUND 100 SATURATE", "[:100, :90]"),
+        ] {
+            c.check(&format!("SET n {value}"), "+OK");
+            c.check(&format!("INCREX n{options}"), reply);
+            let number = &reply[2..reply.find(',').expect("two numbers")];
+            c.check("GET n", &format!("\"{number}\""));
+            c.check("OBJECT ENCODING n", "\"int\"");
+        }
+        c.check("SET n 9223372036854775807", "+OK");
+        c.check(
+            "INCREX n BYINT -5 UBOUND -9223372036854775808 SATURATE",
+            "-ERR applied increment would overflow",
+        );
+    });
+}
+
+#[test]
+fn a_counter_begins_with_zero() {
+    with_both(|c| {
+        c.check("INCREX n UBOUND 0", "[:0, :0]");
+        c.check("INCREX n BYINT 5 LBOUND 10", "[:0, :0]");
+        c.check("EXISTS n", ":0");
+        c.check("INCREX n UBOUND 0 SATURATE", "[:0, :0]");
+        c.check("GET n", "\"0\"");
+        c.check("DEL n", ":1");
+        c.check("INCREX n LBOUND 5 SATURATE", "[:5, :5]");
+    });
+}
+
+#[test]
+fn floats_have_bounds() {
+    with_both(|c| {
+        for (value, options, numbers) in [
+            ("1.5", "0.25", ["1.75", "0.25"]),
+            ("0.1", "0.2", ["0.3", "0.2"]),
+            ("10", "5.5 UBOUND 12.5", ["10", "0"]),
+            ("10", "5.5 UBOUND 12.5 SATURATE", ["12.5", "2.5"]),
+            ("10", "-6 LBOUND 8 SATURATE", ["8", "-2"]),
+            ("50.5", "5.5 UBOUND 30 SATURATE", ["30", "-20.5"]),
+            ("10", "1 UBOUND inf LBOUND -inf", ["11", "1"]),
+            ("10", "1 UBOUND inf LBOUND inf", ["10", "0"]),
+            ("10", "1e4932 UBOUND 100 SATURATE", ["100", "90"]),
+        ] {
+            c.check(&format!("SET n {value}"), "+OK");
+            let line = format!("INCREX n BYFLOAT {options}");
+            check_floats(c, &line, numbers);
+            c.check("GET n", &format!("\"{}\"", numbers[0]));
+        }
+        for (value, options, error) in [
+            ("10", "inf", "BYFLOAT increment cannot be Infinity"),
+            ("10", "-inf", "BYFLOAT increment cannot be Infinity"),
+            ("inf", "1", "value cannot be Infinity"),
+            ("10", "1 LBOUND inf UBOUND inf SATURATE", "applied increment would be Infinity"),
+            ("x", "1", "value is not a valid float"),
+            ("10", "1 UBOUND -inf", "LBOUND can't be greater than UBOUND"),
+            ("10", "1 LBOUND inf", "LBOUND can't be greater than UBOUND"),
+        ] {
+            c.check(&format!("SET n {value}"), "+OK");
+            c.check(&format!("INCREX n BYFLOAT {options}"), &format!("-ERR {error}"));
+            c.check("GET n", &format!("\"{value}\""));
+        }
+    });
+    let server = server();
+    server.connect().check("INCREX f BYFLOAT 0.5", r#"["0.5", "0.5"]"#);
+    server.connect_resp3().check("INCREX f BYFLOAT 0.5", "[,1, ,0.5]");
+}
+
+/// The sum has no finite size.
+#[test]
+fn floats_saturate_at_their_limit() {
+    with_both(|c| {
+        c.check("SET n 1e4932", "+OK");
+        let reply = c.ask("INCREX n BYFLOAT 1e4932");
+        assert_eq!(reply.items()[1].to_string().trim_matches([',', '"']), "0");
+        c.check("GET n", "\"1e4932\"");
+        c.check("SET n -1e4932", "+OK");
+        let line = "INCREX n BYFLOAT -1e4932 LBOUND -1e4932 SATURATE";
+        assert_eq!(c.ask(line).items()[1].to_string().trim_matches([',', '"']), "0");
+        c.check("SET n -5", "+OK");
+        check_floats(c, "INCREX n BYFLOAT -1e4932 LBOUND -7.5 SATURATE", ["-7.5", "-2.5"]);
+    });
+}
+
+#[test]
+fn increx_refuses_what_it_does_not_understand() {
+    with_both(|c| {
+        for (options, error) in [
+            ("FOO", "syntax error"),
+            ("BYINT", "syntax error"),
+            ("BYINT 1 BYFLOAT 1", "syntax error"),
+            ("BYINT 1 BYINT 1", "syntax error"),
+            ("LBOUND 0 LBOUND 0", "syntax error"),
+            ("UBOUND 9 UBOUND 9", "syntax error"),
+            ("SATURATE SATURATE", "syntax error"),
+            ("ENX ENX EX 10", "syntax error"),
+            ("PERSIST PERSIST", "syntax error"),
+            ("EX 10 EX 10", "syntax error"),
+            ("EX 10 PX 10", "syntax error"),
+            ("EX 10 PERSIST", "syntax error"),
+            ("PERSIST ENX", "syntax error"),
+            ("ENX PERSIST", "syntax error"),
+            ("KEEPTTL", "syntax error"),
+            ("ENX", "ENX flag requires an expiration"),
+            ("BYINT 1.5", "Increment is not an integer or out of range"),
+            ("BYFLOAT x", "Increment is not a valid float"),
+            ("BYFLOAT nan", "Increment is not a valid float"),
+            ("LBOUND 1.5", "LBOUND is not an integer or out of range"),
+            ("UBOUND inf", "UBOUND is not an integer or out of range"),
+            ("BYFLOAT 1 UBOUND x", "UBOUND is not a valid float"),
+            ("LBOUND 10 UBOUND 5", "LBOUND can't be greater than UBOUND"),
+            ("BYFLOAT 1 LBOUND 10.5 UBOUND 1.5", "LBOUND can't be greater than UBOUND"),
+            ("EX 0", "invalid expire time in 'increx' command"),
+            ("PX -1", "invalid expire time in 'increx' command"),
+            ("EX x", "value is not an integer or out of range"),
+        ] {
+            c.check(&format!("INCREX n {options}"), &format!("-ERR {error}"));
+        }
+        c.check("INCREX", "-ERR wrong number of arguments for 'increx' command");
+        c.check("EXISTS n", ":0");
+        c.check("SET n 1.5", "+OK");
+        c.check("INCREX n", "-ERR value is not an integer or out of range");
+        c.check("RPUSH list a", ":1");
+        c.check("INCREX list", WRONG_TYPE);
+        c.check("INCREX list BYFLOAT 1", WRONG_TYPE);
+    });
+}
+
+#[test]
+fn counting_changes_the_deadline() {
+    with_both(|c| {
+        c.check("INCREX n EX 1000", "[:1, :1]");
+        check_ttl(c, "n", 1000);
+        c.check("INCREX n", "[:2, :1]");
+        check_ttl(c, "n", 1000);
+        c.check("INCREX n EX 3000 ENX", "[:3, :1]");
+        check_ttl(c, "n", 1000);
+        c.check("INCREX n EXAT 1 ENX", "[:4, :1]");
+        check_ttl(c, "n", 1000);
+        c.check("INCREX n PX 2000000", "[:5, :1]");
+        check_ttl(c, "n", 2000);
+        c.check("INCREX n UBOUND 5 PERSIST", "[:5, :0]");
+        c.check("INCREX n UBOUND 5 EX 9000", "[:5, :0]");
+        check_ttl(c, "n", 2000);
+        c.check("INCREX n UBOUND 5 SATURATE PXAT 9999999999123", "[:5, :0]");
+        c.check("PEXPIRETIME n", ":9999999999123");
+        check_floats(c, "INCREX n PERSIST BYFLOAT 0.5", ["5.5", "0.5"]);
+        c.check("TTL n", ":-1");
+        c.check("SET n 5", "+OK");
+        c.check("INCREX n EX 1000 ENX", "[:6, :1]");
+        check_ttl(c, "n", 1000);
+        c.check("INCREX n EXAT 1", "[:7, :1]");
+        c.check("EXISTS n", ":0");
+        c.check("INCREX n PXAT 1", "[:1, :1]");
+        c.check("EXISTS n", ":0");
+    });
+}
+
 /// A condition tells what the value is, so it needs the right to read.
 #[test]
 fn a_condition_reads_the_value() {
@@ -265,6 +449,7 @@ fn a_condition_reads_the_value() {
         ("DELEX k IFEQ x", false, false),
         ("DELIFEQ k x", false, false),
         ("MSETEX 2 a 1 b 2 XX", true, false),
+        ("INCREX k", false, false),
         ("DIGEST k", false, true),
     ] {
         for (user, is_allowed) in [("writer", of_writer), ("reader", of_reader)] {
@@ -276,7 +461,7 @@ fn a_condition_reads_the_value() {
     c.check("COMMAND GETKEYSANDFLAGS SET k v IFNE x", r#"[["k", [+RW, +access, +update]]]"#);
     c.check("COMMAND GETKEYSANDFLAGS DELEX k", r#"[["k", [+RM, +delete]]]"#);
     c.check("COMMAND GETKEYSANDFLAGS DELEX k IFNE x", r#"[["k", [+RW, +access, +delete]]]"#);
-    for name in ["digest", "delex", "delifeq", "msetex"] {
+    for name in ["digest", "delex", "delifeq", "msetex", "increx"] {
         let categories = c.ask(&format!("COMMAND INFO {name}")).items()[0].items()[6].to_string();
         let expected = match name {
             "digest" => "[+@read, +@string, +@fast]",

@@ -83,7 +83,7 @@ fn value_type(name: &str) -> &'static str {
         | "start" | "end" | "index" | "index1" | "index2" | "destination-db" | "db"
         | "client-id" | "timeout" | "protover" | "numreplicas" | "min-match-len" | "version"
         | "maxage" | "numkeys" | "weight" | "limit" | "slot" | "start-slot" | "end-slot"
-        | "port" | "config-epoch" | "rank" | "num-matches" | "len" | "bit" => "integer",
+        | "port" | "config-epoch" | "rank" | "num-matches" | "len" | "bit" | "integer" => "integer",
         "float" | "score" | "longitude" | "latitude" | "radius" | "width" | "height" => "double",
         _ => "string",
     }

@@ -265,9 +265,9 @@ const FAULTS: &[(Fault, Way, u64)] = &[
     (Fault::UndoOfEntries, Way::TakenBack, 15),
     (Fault::UndoOfValues, Way::TakenBack, 59),
     (Fault::UndoOfShells, Way::TakenBack, 34),
-    (Fault::UndoOfBytes, Way::TakenBack, 17),
+    (Fault::UndoOfBytes, Way::TakenBack, 0),
     (Fault::UndoOfLists, Way::TakenBack, 6),
-    (Fault::UndoOfSets, Way::TakenBack, 35),
+    (Fault::UndoOfSets, Way::TakenBack, 1),
     (Fault::UndoOfSortedSets, Way::TakenBack, 30),
     (Fault::UndoOfHashes, Way::TakenBack, 44),
     (Fault::UndoOfStreams, Way::TakenBack, 20),
@@ -279,11 +279,11 @@ const FAULTS: &[(Fault, Way, u64)] = &[
     (Fault::ExpiryIsNotLogged, Way::Replayed, 34),
     (Fault::LongRecordsAreDropped, Way::Replayed, 6),
     (Fault::TranslationOfDeadlines, Way::Translated, 28),
-    (Fault::TranslationOfFieldDeadlines, Way::Translated, 36),
+    (Fault::TranslationOfFieldDeadlines, Way::Translated, 2),
     (Fault::TranslationOfHeads, Way::Translated, 0),
-    (Fault::TranslationOfFlushes, Way::Translated, 55),
-    (Fault::TranslationOfPending, Way::Translated, 38),
-    (Fault::TranslationOfNotes, Way::Translated, 37),
+    (Fault::TranslationOfFlushes, Way::Translated, 5),
+    (Fault::TranslationOfPending, Way::Translated, 17),
+    (Fault::TranslationOfNotes, Way::Translated, 21),
 ];
 
 /// Returns true if a change fails with the fault in the code and does not fail without it.

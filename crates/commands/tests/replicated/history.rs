@@ -27,6 +27,8 @@ const COMMANDS: &[&str] = &[
     "DECR {t}",
     "DECRBY {t} {n}",
     "INCRBYFLOAT {t} {f}",
+    "INCREX {t} BYINT {n} UBOUND 20 SATURATE PX {ttl} ENX",
+    "INCREX {t} BYFLOAT {f} PERSIST",
     "DELEX {t} IFNE {v}",
     "DELIFEQ {t} {n}",
     "GETDEL {t}",

@@ -1,4 +1,4 @@
-//! The arithmetic of `INCRBYFLOAT` and `HINCRBYFLOAT`.
+//! The arithmetic of `INCRBYFLOAT`, `HINCRBYFLOAT` and `INCREX`.
 //!
 //! Redis adds in C's `long double` and prints 17 decimals. On x86-64 that type has a 64-bit mantissa, so 0.1 + 0.2
 //! gives 0.3. This file does the same arithmetic in integers, so results agree to the last digit on every machine.
@@ -30,8 +30,8 @@ const WHOLE_DIGITS_MAX: i32 = 4933;
 /// Upper bound of zeros behind the point; numbers with more are below half the smallest, 3.6e-4951.
 const ZERO_DECIMALS_MAX: i32 = 4951;
 
-/// A number in the range and precision of x87's extended format.
-#[derive(Clone, Copy, Debug, PartialEq)]
+/// A number in the range and precision of x87's extended format. Both zeros are equal.
+#[derive(Clone, Copy, Debug)]
 pub struct LongDouble {
     negative: bool,
     size: Size,
@@ -49,6 +49,17 @@ enum Size {
 }
 
 impl LongDouble {
+    /// Zero.
+    pub const ZERO: Self =
+        Self { negative: false, size: Size::Finite { mantissa: 0, exponent: 0 } };
+    /// The greatest finite number.
+    pub const GREATEST: Self = Self {
+        negative: false,
+        size: Size::Finite { mantissa: u64::MAX, exponent: FORMAT.exponent_max },
+    };
+    /// The least finite number.
+    pub const LEAST: Self = Self { negative: true, ..Self::GREATEST };
+
     /// Parses a `long double` as Redis does: decimal or hexadecimal with an optional exponent, or an infinity.
     /// Returns `None` for everything else: empty texts, spaces anywhere, "nan", numbers that are too great or so
     /// small that zero is nearest, and texts of 5 KiB and more.
@@ -103,6 +114,11 @@ impl LongDouble {
         Some(LongDouble { negative, size: Size::Finite { mantissa, exponent } })
     }
 
+    /// Returns the number with the other sign.
+    pub fn negated(self) -> LongDouble {
+        LongDouble { negative: !self.negative, ..self }
+    }
+
     /// Returns the text that Redis stores: up to 17 decimals without trailing zeros, never an exponent.
     pub fn to_text(self) -> String {
         let Size::Finite { mantissa, exponent } = self.size else {
@@ -117,6 +133,29 @@ impl LongDouble {
             _ if self.negative => format!("-{magnitude}"),
             _ => magnitude,
         }
+    }
+}
+
+impl PartialEq for LongDouble {
+    fn eq(&self, other: &Self) -> bool {
+        self.partial_cmp(other) == Some(Ordering::Equal)
+    }
+}
+
+impl PartialOrd for LongDouble {
+    fn partial_cmp(&self, other: &Self) -> Option<Ordering> {
+        // Mantissas are comparable if the exponents are equal.
+        let parts = |number: &Self| match number.size {
+            Size::Finite { mantissa: 0, .. } => (false, (i32::MIN, 0)),
+            Size::Finite { mantissa, exponent } => (number.negative, (exponent, mantissa)),
+            Size::Infinite => (number.negative, (i32::MAX, 0)),
+        };
+        let ((is_negative, size), (other_is_negative, other_size)) = (parts(self), parts(other));
+        Some(match is_negative {
+            _ if is_negative != other_is_negative => other_is_negative.cmp(&is_negative),
+            false => size.cmp(&other_size),
+            true => other_size.cmp(&size),
+        })
     }
 }
 
@@ -256,6 +295,36 @@ mod tests {
             assert_eq!(LongDouble::from(value).to_text(), value.to_string());
             assert_eq!(LongDouble::from(value), parse(&value.to_string()));
         }
+    }
+
+    #[test]
+    fn numbers_have_an_order() {
+        let texts = [
+            "-inf",
+            "-1.18973149535723176502e+4932",
+            "-2",
+            "-1.5",
+            "-3.7e-4951",
+            "0",
+            "3.7e-4951",
+            "7.4e-4951",
+            "1",
+            "1.00000000000000001",
+            "1e19",
+            "1.18973149535723176502e+4932",
+            "inf",
+        ];
+        let numbers = texts.map(parse);
+        for (at, a) in numbers.iter().enumerate() {
+            for (other, b) in numbers.iter().enumerate() {
+                let order = a.partial_cmp(b);
+                assert_eq!(order, Some(at.cmp(&other)), "{} and {}", texts[at], texts[other]);
+                assert_eq!(a.negated().partial_cmp(&b.negated()), order.map(Ordering::reverse));
+            }
+        }
+        assert_eq!(parse("-0"), LongDouble::from(0));
+        assert_eq!(LongDouble::GREATEST, parse("1.18973149535723176502e+4932"));
+        assert_eq!(LongDouble::LEAST, LongDouble::GREATEST.negated());
     }
 
     proptest! {

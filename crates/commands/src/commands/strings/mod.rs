@@ -1,5 +1,6 @@
 //! Commands on strings.
 
+mod bounded;
 mod compare;
 mod counter;
 mod get;
@@ -16,6 +17,7 @@ pub(super) const COMMANDS: &[&[Defined]] = &[
     compare::COMMANDS,
     modify::COMMANDS,
     counter::COMMANDS,
+    bounded::COMMANDS,
     multi::COMMANDS,
     lcs::COMMANDS,
 ];

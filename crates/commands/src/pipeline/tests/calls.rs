@@ -225,6 +225,8 @@ impl Calls {
             ("ifdeq-digest" | "ifdne-digest", _) => {
                 self.random.pick(&["78af5f94892f3950", "0123456789abcdef"])
             }
+            ("lowerbound", _) => self.random.pick(&["-1000", "-1", "0"]),
+            ("upperbound", _) => self.random.pick(&["0", "3", "1000"]),
             ("longitude", _) => self.random.pick(&["13.4", "13.5", "-0.1"]),
             ("latitude", _) => self.random.pick(&["52.5", "52.6", "51.5"]),
             ("radius" | "width" | "height", _) => "20",

@@ -183,6 +183,9 @@ const TOUCHED: &[&str] = &[
     "DELIFEQ str abc | str+",
     "DELIFEQ n abc | n-",
     "DIGEST str | str-",
+    "INCREX cnt UBOUND 0 | cnt-",
+    "INCREX cnt UBOUND 0 SATURATE | cnt+",
+    "INCREX cnt EXAT 1 | cnt-",
     "LMPOP 1 n LEFT | n-",
     "ZREMRANGEBYSCORE z 9 10 | z-",
 ];
