@@ -359,6 +359,7 @@ fn value(random: &mut Random) -> Vec<u8> {
 /// payloads.
 const NOT_DRAWN: &[&str] = &[
     "restore",
+    "migrate",
     "blpop",
     "brpop",
     "blmpop",

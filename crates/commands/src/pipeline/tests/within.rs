@@ -36,6 +36,7 @@ const OWN_STORY: &[&str] = &[
     "hrandfield",
     "zrandmember",
     "randomkey",
+    "hotkeys|get",
     "latency|histogram",
     "memory|stats",
     "memory|doctor",
