@@ -23,7 +23,7 @@ use crate::outgoing::{Connect, Stream};
 use crate::pedrokv;
 use crate::pubsub::PubSub;
 use crate::shutdown::Shutdown;
-use crate::tls::{Reload, TlsFailures};
+use crate::tls::TlsFailures;
 use crate::waiting::ConnAddress;
 
 /// Interval of the server's cron.
@@ -41,8 +41,8 @@ pub struct Server {
     too_fast_logged: AtomicU64,
     /// Encrypted connections that failed.
     pub tls_failures: TlsFailures,
-    /// Files of encrypted connections that may change.
-    pub(crate) tls_reload: Arc<Reload>,
+    /// Called each second with the time in Unix milliseconds.
+    each_second: OnceLock<Box<dyn Fn(i64) + Send + Sync>>,
     /// Path of the Unix socket; empty if there is none.
     pub unix_path: String,
     /// State of the memcached protocols that the workers share.
@@ -229,7 +229,7 @@ impl Server {
             dropped_logged: AtomicU64::new(0),
             too_fast_logged: AtomicU64::new(0),
             tls_failures: TlsFailures::default(),
-            tls_reload: Arc::default(),
+            each_second: OnceLock::new(),
             unix_path,
             memcached: Arc::new(memcached),
             pedrokv,
@@ -286,6 +286,12 @@ impl Server {
         self.shutdown().wait(CRON_EVERY, || self.cron())
     }
 
+    /// Has `act` called each second, with the time in Unix milliseconds; it must not wait. May be called once.
+    pub(crate) fn each_second(&self, act: impl Fn(i64) + Send + Sync + 'static) {
+        let registered = self.each_second.set(Box::new(act));
+        debug_assert!(registered.is_ok(), "it was called before");
+    }
+
     /// Does periodic work, even without connections: some microseconds, without access to files.
     fn cron(&self) {
         self.rates.sample(crate::clock::unix_ms(), self.running_totals());
@@ -298,7 +304,9 @@ impl Server {
         }
         self.engine.cron();
         self.tls_failures.log(&self.log);
-        self.tls_reload.check_aside(crate::clock::unix_ms());
+        if let Some(each_second) = self.each_second.get() {
+            each_second(crate::clock::unix_ms());
+        }
         self.log_turned_away();
     }
 

@@ -43,6 +43,7 @@ pub(crate) enum Scope {
 pub(crate) enum Measure {
     Uses,
     Frequency,
+    LastChange,
     Chance,
 }
 
@@ -110,11 +111,12 @@ impl Policy {
         Some(match self {
             // Spilling removes no key; `crate::services::spill` does it.
             Self::Noeviction | Self::Spill => return None,
-            // Under LRM no uses are counted, so only the time decides.
-            Self::AllkeysLru | Self::AllkeysLrm => Search::Coldest(All, Uses),
+            Self::AllkeysLru => Search::Coldest(All, Uses),
+            Self::AllkeysLrm => Search::Coldest(All, LastChange),
             Self::AllkeysLfu => Search::Coldest(All, Frequency),
             Self::AllkeysRandom => Search::Coldest(All, Chance),
-            Self::VolatileLru | Self::VolatileLrm => Search::Coldest(Volatile, Uses),
+            Self::VolatileLru => Search::Coldest(Volatile, Uses),
+            Self::VolatileLrm => Search::Coldest(Volatile, LastChange),
             Self::VolatileLfu => Search::Coldest(Volatile, Frequency),
             Self::VolatileRandom => Search::Coldest(Volatile, Chance),
             Self::VolatileTtl => Search::NearestDeadline,

@@ -181,6 +181,7 @@ impl ColdSearch<'_> {
             Measure::Frequency => {
                 u32::from(Frequency::of(entry.access()).counter(&self.tuning, self.now_ms))
             }
+            Measure::LastChange => u32::MAX - entry.access().stamp.idle_seconds(self.now_ms),
             Measure::Chance => 0,
         }
     }

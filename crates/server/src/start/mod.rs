@@ -9,6 +9,7 @@ mod handles;
 mod load;
 mod refusal;
 mod signals;
+mod tls_reload;
 mod watch;
 
 use std::io;
@@ -210,8 +211,7 @@ impl Instance {
         let opening = Opening::begin(Arc::clone(&config), &startup, &disk, log, spilled)?;
         let (engine, workers) = (Arc::clone(opening.engine()), startup.threads.get());
         let server = Arc::new(Server::new(engine, commands, workers, listening));
-        tls::note_certificates(&server, &config.settings());
-        server.tls_reload.watch(Arc::downgrade(&server));
+        tls_reload::watch(&server);
         server.load_users()?;
         if let Some((host, port)) = config.settings().primary() {
             let primary = Address { host: host.to_vec(), port };

@@ -16,6 +16,7 @@ use crate::server::{Message, Server};
 use crate::tls;
 
 use super::descriptors::raise_descriptors;
+use super::tls_reload;
 
 /// Makes CONFIG SET reach the holders of copied values.
 pub(super) fn watch_config(server: &Arc<Server>, net: &Handle<Message>) {
@@ -90,7 +91,7 @@ fn watch_addresses(server: &Arc<Server>, net: &Handle<Message>) {
             format!("Unable to update TLS configuration. {error}")
         })?;
         let current = server.config.settings();
-        let note = || tls::note_certificates(&server, settings);
+        let note = || tls_reload::note_certificates(&server, settings);
         if ADDRESSES.iter().all(|&id| settings.value(id) == current.value(id)) {
             net.set_tls(tls.as_ref());
             note();

@@ -14,7 +14,7 @@ use crate::config::DirectiveId;
 const FILE_BYTES_MAX: u64 = 1024 * 1024;
 
 /// Maximum number of files of a directory of authorities.
-pub(super) const FILES_MAX: usize = 4096;
+pub(crate) const FILES_MAX: usize = 4096;
 
 /// Reads the certificates of a file, at least one.
 pub(super) fn certificates(

@@ -1,7 +1,7 @@
 //! Encrypted connections: builds, from directives and files, the configuration with which the event loops accept
 //! connections, and the one for the link to a primary (`outgoing`).
 //!
-//! All files are read at the start, again when they have changed (`reload`), and by every CONFIG SET of a directive that
+//! All files are read at the start, again when they have changed (`start::tls_reload`), and by every CONFIG SET of a directive that
 //! names one. New connections use them only if all are valid; open connections keep their configuration. Tickets are valid for the configuration that
 //! issued them, so no session outlives the authorities that verified it.
 
@@ -9,7 +9,6 @@ mod ciphers;
 mod failures;
 mod files;
 mod outgoing;
-mod reload;
 mod subject;
 mod validity;
 
@@ -26,18 +25,19 @@ use tierce_net::TlsSettings;
 use crate::config::{DirectiveId, Settings};
 
 pub use self::failures::TlsFailures;
+pub(crate) use self::files::FILES_MAX;
+pub(crate) use self::outgoing::REPLICATION;
 pub use self::outgoing::outgoing;
-use self::outgoing::{CLIENT_CERT_FILE, CLIENT_KEY_FILE, CLIENT_KEY_FILE_PASS, REPLICATION};
-pub use self::reload::CERTIFICATE_DAYS_MIN;
-pub(crate) use self::reload::{Reload, note_certificates};
+use self::outgoing::{CLIENT_CERT_FILE, CLIENT_KEY_FILE, CLIENT_KEY_FILE_PASS};
 pub use self::subject::common_name;
 pub use self::validity::ends;
+pub(crate) use self::validity::shown;
 
-const CERT_FILE: DirectiveId = DirectiveId::of("tls-cert-file");
+pub(crate) const CERT_FILE: DirectiveId = DirectiveId::of("tls-cert-file");
 const KEY_FILE: DirectiveId = DirectiveId::of("tls-key-file");
 const KEY_FILE_PASS: DirectiveId = DirectiveId::of("tls-key-file-pass");
 const CA_CERT_FILE: DirectiveId = DirectiveId::of("tls-ca-cert-file");
-const CA_CERT_DIR: DirectiveId = DirectiveId::of("tls-ca-cert-dir");
+pub(crate) const CA_CERT_DIR: DirectiveId = DirectiveId::of("tls-ca-cert-dir");
 const AUTH_CLIENTS: DirectiveId = DirectiveId::of("tls-auth-clients");
 const PROTOCOLS: DirectiveId = DirectiveId::of("tls-protocols");
 const CIPHERS: DirectiveId = DirectiveId::of("tls-ciphers");
@@ -47,6 +47,14 @@ const SESSION_CACHING: DirectiveId = DirectiveId::of("tls-session-caching");
 const SESSION_CACHE_TIMEOUT: DirectiveId = DirectiveId::of("tls-session-cache-timeout");
 const HANDSHAKE_TIMEOUT: DirectiveId = DirectiveId::of("tls-handshake-timeout");
 const HANDSHAKES_MAX: DirectiveId = DirectiveId::of("tls-handshakes-max");
+
+/// Remaining days of a certificate from which it has to be replaced: authorities need a few days to issue one, and
+/// people a few to remember.
+pub const CERTIFICATE_DAYS_MIN: i64 = 14;
+
+/// Directives that name files or directories.
+pub(crate) const FILES: [DirectiveId; 6] =
+    [CERT_FILE, KEY_FILE, CLIENT_CERT_FILE, CLIENT_KEY_FILE, CA_CERT_FILE, CA_CERT_DIR];
 
 /// All directives about encryption.
 pub const DIRECTIVES: [DirectiveId; 18] = [
@@ -121,7 +129,7 @@ pub fn load(settings: &Settings) -> Result<Option<TlsSettings>, TlsError> {
 }
 
 /// Returns true if any port is encrypted.
-fn is_encrypted(settings: &Settings) -> bool {
+pub(crate) fn is_encrypted(settings: &Settings) -> bool {
     let ports = [settings.tls_port(), settings.memcached_tls_port(), settings.pedrokv_tls_port()];
     ports != [0; 3] || settings.has_https()
 }

@@ -15,7 +15,7 @@ use super::{
 };
 use crate::config::{DirectiveId, Settings};
 
-pub(super) const REPLICATION: DirectiveId = DirectiveId::of("tls-replication");
+pub(crate) const REPLICATION: DirectiveId = DirectiveId::of("tls-replication");
 pub(super) const CLIENT_CERT_FILE: DirectiveId = DirectiveId::of("tls-client-cert-file");
 pub(super) const CLIENT_KEY_FILE: DirectiveId = DirectiveId::of("tls-client-key-file");
 pub(super) const CLIENT_KEY_FILE_PASS: DirectiveId = DirectiveId::of("tls-client-key-file-pass");

@@ -31,7 +31,7 @@ pub(super) static COMMANDS: &[Defined] = &[
         .doc(
             "",
             "Executes the queued commands atomically: other clients, and a start after a crash, see all of their \
-             changes or none.",
+             changes or none. A script in it that is ended is undone alone.",
         )
         .example(
             r#"

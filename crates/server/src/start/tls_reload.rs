@@ -3,42 +3,58 @@
 use std::fs;
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
-use std::sync::{Arc, OnceLock, Weak};
+use std::sync::Arc;
 use std::thread;
 
 use parking_lot::Mutex;
 
-use super::files::FILES_MAX;
-use super::{
-    CA_CERT_DIR, CA_CERT_FILE, CERT_FILE, CLIENT_CERT_FILE, CLIENT_KEY_FILE, KEY_FILE, REPLICATION,
-    is_encrypted, validity,
-};
 use crate::commands::certificates::Shown;
 use crate::config::{DirectiveId, Settings};
 use crate::log::Log;
 use crate::server::Server;
+use crate::tls::{
+    CA_CERT_DIR, CERT_FILE, CERTIFICATE_DAYS_MIN, FILES, FILES_MAX, REPLICATION, is_encrypted,
+    shown,
+};
 
 const AUTO_RELOAD_INTERVAL: DirectiveId = DirectiveId::of("tls-auto-reload-interval");
-
-/// Remaining days of a certificate from which it has to be replaced: authorities need a few days to issue one, and
-/// people a few to remember.
-pub const CERTIFICATE_DAYS_MIN: i64 = 14;
 
 const DAY_MS: i64 = 24 * 3600 * 1000;
 
 /// Notes the certificates that are shown with these settings, which are valid.
-pub(crate) fn note_certificates(server: &Server, settings: &Settings) {
+pub(super) fn note_certificates(server: &Server, settings: &Settings) {
     // It is only missing if the file has just been removed; the one in use stays.
-    if let Ok(shown) = validity::shown(settings) {
+    if let Ok(shown) = shown(settings) {
         server.certificates.set(shown);
     }
 }
 
-/// Watches the files of encrypted connections.
-#[derive(Default)]
-pub(crate) struct Reload {
-    state: Mutex<State>,
-    server: OnceLock<Weak<Server>>,
+/// Has the files of encrypted connections watched, and warnings logged before certificates end.
+pub(super) fn watch(server: &Arc<Server>) {
+    note_certificates(server, &server.config.settings());
+    let (weak, state) = (Arc::downgrade(server), Arc::new(Mutex::new(State::default())));
+    server.each_second(move |now_ms| {
+        if let Some(server) = weak.upgrade() {
+            check_aside(&server, &state, now_ms);
+        }
+    });
+}
+
+/// Checks files and certificates, if that is due. A thread reads the files, since a disk may not answer.
+fn check_aside(server: &Arc<Server>, shared: &Arc<Mutex<State>>, now_ms: i64) {
+    let settings = server.config.settings();
+    if !is_encrypted(&settings) && !settings.is_on(REPLICATION) {
+        return;
+    }
+    // It is locked while a thread checks.
+    let Some(mut state) = shared.try_lock() else { return };
+    state.warn(server.certificates.get(), &server.log, now_ms);
+    if state.is_due(settings.number(AUTO_RELOAD_INTERVAL), now_ms) {
+        let (server, shared) = (Arc::clone(server), Arc::clone(shared));
+        let check = move || shared.lock().check(&server);
+        // Without a thread now, the next check comes after the interval.
+        let _ = thread::Builder::new().name("tls-reload".to_owned()).spawn(check);
+    }
 }
 
 #[derive(Default)]
@@ -48,34 +64,6 @@ struct State {
     files: Option<Vec<Stamp>>,
     /// Day of the last warnings, and the certificates then.
     warned: Option<(i64, Shown)>,
-}
-
-impl Reload {
-    /// Begins to watch the files of a server.
-    pub(crate) fn watch(&self, server: Weak<Server>) {
-        // It is called once.
-        let _ = self.server.set(server);
-    }
-
-    /// Checks files and certificates, if that is due: called every second. A thread reads the files, since a disk may
-    /// not answer.
-    pub(crate) fn check_aside(self: &Arc<Self>, now_ms: i64) {
-        let Some(server) = self.server.get().and_then(Weak::upgrade) else { return };
-        let settings = server.config.settings();
-        if !is_encrypted(&settings) && !settings.is_on(REPLICATION) {
-            return;
-        }
-        // It is locked while a thread checks.
-        let Some(mut state) = self.state.try_lock() else { return };
-        state.warn(server.certificates.get(), &server.log, now_ms);
-        if !state.is_due(settings.number(AUTO_RELOAD_INTERVAL), now_ms) {
-            return;
-        }
-        let reload = Arc::clone(self);
-        let check = move || reload.state.lock().check(&server);
-        // Without a thread now, the next check comes after the interval.
-        let _ = thread::Builder::new().name("tls-reload".to_owned()).spawn(check);
-    }
 }
 
 impl State {
@@ -135,8 +123,7 @@ type Stamp = (PathBuf, Facts);
 
 /// Returns the facts about all files that the settings name.
 fn stamps(settings: &Settings) -> Vec<Stamp> {
-    let named = [CERT_FILE, KEY_FILE, CLIENT_CERT_FILE, CLIENT_KEY_FILE, CA_CERT_FILE, CA_CERT_DIR];
-    let mut paths: Vec<_> = named.iter().filter_map(|id| settings.path(*id)).collect();
+    let mut paths: Vec<_> = FILES.iter().filter_map(|id| settings.path(*id)).collect();
     if let Some(Ok(entries)) = settings.path(CA_CERT_DIR).map(fs::read_dir) {
         let mut entries: Vec<_> =
             entries.flatten().take(FILES_MAX).map(|entry| entry.path()).collect();
