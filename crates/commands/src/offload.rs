@@ -217,7 +217,7 @@ impl Offload {
         }
     }
 
-    /// Queues a key after a time, at most [`TIMED_MAX`], so that the clients blocked on it are served; does nothing if
+    /// Queues a key after a time, at most `TIMED_MAX`, so that the clients blocked on it are served; does nothing if
     /// that happens earlier.
     pub fn serve_after(&self, key: WaitKey, after: Duration) {
         pass("serve after");

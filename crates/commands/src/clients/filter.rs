@@ -18,7 +18,7 @@ pub struct Filter {
 
 /// Property of a client, or its absence.
 struct Condition {
-    name: Name,
+    name: Field,
     wanted: Wanted,
     /// False for names such as `NOT-ID`.
     is_wanted: bool,
@@ -26,7 +26,7 @@ struct Condition {
 
 /// Name of a property, and of its condition.
 #[derive(Clone, Copy, PartialEq, Eq)]
-enum Name {
+enum Field {
     Id,
     Type,
     User,
@@ -43,7 +43,7 @@ enum Name {
     Ip,
 }
 
-impl Name {
+impl Field {
     const ALL: [(&str, Self); 14] = [
         ("id", Self::Id),
         ("type", Self::Type),
@@ -128,7 +128,7 @@ impl For {
                 Some(id) => ids.push(id),
                 // As in Redis 7.2, where nothing else could follow.
                 None if matches!(self, Self::List)
-                    && Name::find(word).is_none()
+                    && Field::find(word).is_none()
                     && !is_skipme(word) =>
                 {
                     return Err(invalid());
@@ -186,9 +186,9 @@ impl Filter {
                 self.skip = yes_no(value)?.then_some(own_id);
                 continue;
             }
-            let (name, is_wanted) = Name::find(word).ok_or(CommandError::SYNTAX)?;
+            let (name, is_wanted) = Field::find(word).ok_or(CommandError::SYNTAX)?;
             let wanted = match name {
-                Name::Id => Wanted::Ids(command.ids(value, &mut left)?),
+                Field::Id => Wanted::Ids(command.ids(value, &mut left)?),
                 name => name.parse(value, users)?,
             };
             self.add(Condition { name, wanted, is_wanted });
@@ -223,7 +223,7 @@ impl Filter {
     /// Selects the client of `CLIENT KILL addr`.
     pub fn for_address(addr: &[u8]) -> Self {
         let wanted = Wanted::Text(String::from_utf8_lossy(addr).into_owned());
-        let conditions = vec![Condition { name: Name::Addr, wanted, is_wanted: true }];
+        let conditions = vec![Condition { name: Field::Addr, wanted, is_wanted: true }];
         Self { conditions, skip: None }
     }
 
@@ -234,7 +234,7 @@ impl Filter {
     }
 }
 
-impl Name {
+impl Field {
     /// Parses the value of a condition other than [`Self::Id`].
     fn parse(self, value: &[u8], users: &Users) -> Result<Wanted, CommandError> {
         let text = || String::from_utf8_lossy(value).into_owned();

@@ -247,7 +247,7 @@ impl Running {
     }
 
     /// Ends all programs, and those that start later, because the server shuts down. Those in transactions have until
-    /// [`GRACE`] after the first call.
+    /// `GRACE` after the first call.
     pub fn end_all(&self) {
         let mut state = self.state.lock();
         let latest = *state.latest.get_or_insert_with(|| interleaving::now() + GRACE);

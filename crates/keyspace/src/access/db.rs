@@ -129,15 +129,13 @@ impl<'a> Db<'a> {
     /// Returns true if a key exists. Counts as a use of it, whatever [`Touch`](crate::Touch) says, but not as a change.
     pub fn touch(&mut self, key: Key<'_>) -> bool {
         let at = self.at;
-        let counts = at.tracking != Tracking::Changes;
-        let found = self
-            .find(key)
-            .map(|entry| {
-                if counts {
-                    at.track(entry)
-                }
-            })
-            .is_some();
+        let entry = self.find(key);
+        let found = entry.is_some();
+        if let Some(entry) = entry
+            && at.tracking != Tracking::Changes
+        {
+            at.track(entry);
+        }
         at.count_read(key, found);
         found
     }
