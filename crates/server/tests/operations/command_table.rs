@@ -135,7 +135,7 @@ fn list_filters() {
         ("COMMAND LIST FILTERBY ACLCAT nosuch", "[]"),
         (
             "COMMAND LIST FILTERBY ACLCAT blocking",
-            "[blpop, brpop, blmpop, blmove, brpoplpush, bzpopmin, bzpopmax, bzmpop, xread, \
+            "[blpop, brpop, blmpop, blmove, brpoplpush, blmovem, bzpopmin, bzpopmax, bzmpop, xread, \
              xreadgroup, waitaof, wait]",
         ),
         ("COMMAND LIST FILTERBY foo x", "-ERR syntax error"),

@@ -21,10 +21,10 @@ fn titles(client: &mut Client, sections: &str) -> String {
 fn sections_are_chosen_as_in_redis() {
     let server = TestServer::start();
     let mut client = server.client();
-    // `Bucket` exists only in Tierce.
-    let default = "Server Clients Memory Persistence Stats Replication Bucket CPU Modules Errorstats \
+    // `Bucket` exists only in Tierce, `TLS` in Valkey 9.1.
+    let default = "Server Clients Memory Persistence Stats Replication Bucket TLS CPU Modules Errorstats \
                    Cluster Keyspace";
-    let all = "Server Clients Memory Persistence Stats Replication Bucket CPU Modules Commandstats \
+    let all = "Server Clients Memory Persistence Stats Replication Bucket TLS CPU Modules Commandstats \
                Errorstats Latencystats Cluster Keyspace";
     for (sections, expected) in [
         ("", default),
