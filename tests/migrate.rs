@@ -4,7 +4,7 @@ use std::io::{Read, Write};
 use std::net::TcpListener;
 use std::thread;
 
-use tierce_harness::{Connection, Server, TempDir};
+use tierce_harness::{Connection, Server, TempDir, wait_until};
 
 use crate::{launch, server};
 
@@ -167,6 +167,11 @@ fn only_what_the_target_has_confirmed_is_removed() {
     c.request(&["MIGRATE", "127.0.0.1", &target(0).to_string(), "b", "0", "500"]);
     (0..100).for_each(|n| other.check(&format!("SET other:{n} x"), "+OK"));
     c.expect(READING);
+    other.check("GET b", "\"2\"");
+    // It is not awaited once its client has gone.
+    c.request(&["MIGRATE", "127.0.0.1", &target(1).to_string(), "b", "0", "1000000000"]);
+    wait_until("it has begun", || other.ask("CLIENT LIST").text().contains("cmd=migrate"));
+    drop(c);
     other.check("GET b", "\"2\"");
 }
 

@@ -70,8 +70,12 @@ impl Request {
             // `AUTH password` or `AUTH2 user password` are among the options, or before them in a mistyped call.
             Self::Migrate => {
                 let is = |at: usize, word: &[u8]| args[at].eq_ignore_ascii_case(word);
-                !(6..at).any(|before| is(before, b"keys"))
-                    && (3..at).rev().take(2).any(|at| is(at, b"auth") || is(at, b"auth2"))
+                let follows_auth = |at: usize| {
+                    (3..at).rev().take(2).any(|before| is(before, b"auth") || is(before, b"auth2"))
+                };
+                // A user may be called `keys`.
+                let is_key = (6..at).any(|before| is(before, b"keys") && !follows_auth(before));
+                !is_key && follows_auth(at)
             }
             Self::Harmless => false,
         }
@@ -99,6 +103,8 @@ mod tests {
         check("migrate h 1 k 0 9 AUTH2 u p", "migrate h 1 k 0 9 AUTH2 (redacted) (redacted)");
         check("MIGRATE h 1 k 0 9 COPY auth p", "MIGRATE h 1 k 0 9 COPY auth (redacted)");
         check("MIGRATE h 1 k 0 AUTH p", "MIGRATE h 1 k 0 AUTH (redacted)");
+        let of_keys = "MIGRATE h 1 k 0 9 AUTH2 (redacted) (redacted)";
+        check("MIGRATE h 1 k 0 9 AUTH2 keys p", of_keys);
         check("MIGRATE h 1 e 0 9 KEYS auth a", "MIGRATE h 1 e 0 9 KEYS auth a");
         check("auth user secret", "auth (redacted) (redacted)");
         check("AUTH a b c", "AUTH (redacted) (redacted) (redacted)");

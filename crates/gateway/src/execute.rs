@@ -344,7 +344,7 @@ fn refusal(command: &Command, args: Args<'_>, allowed: Allowed) -> Option<String
     }
     // These two wait only if asked to.
     let may_read = matches!(name, "xread" | "xreadgroup") && !is_blocking_read(args);
-    let waits = flags.contains(Flags::BLOCKING) && !may_read;
+    let waits = flags.contains(Flags::BLOCKING) && !may_read || name == "migrate";
     if waits || flags.contains(Flags::NONBLOCKING) {
         return Some(format!("ERR {name} may wait, which requests over HTTP must not"));
     }

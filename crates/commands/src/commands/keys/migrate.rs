@@ -211,6 +211,9 @@ impl<'a> Target<'a> {
         const NO_NETWORK: CommandError =
             CommandError::new("ERR this program connects to no other server");
         let connect = kernel.connect.get().ok_or(NO_NETWORK)?;
+        if gives_up(kernel, client) {
+            return Err(CONNECTING);
+        }
         let text = |word: &[u8]| String::from_utf8_lossy(word).into_owned();
         let port = text(call.port).parse().map_err(|_| CONNECTING)?;
         let stream = connect(&text(call.host), port, call.timeout).map_err(|_| CONNECTING)?;
@@ -291,11 +294,14 @@ impl<'a> Target<'a> {
                 if matches!(error.kind(), ErrorKind::WouldBlock | ErrorKind::TimedOut)
                     || error.kind() == ErrorKind::Interrupted =>
             {
-                let is_ending =
-                    self.kernel.shutdown().reason().is_some() || self.client.is_closing();
-                (Instant::now() <= until && !is_ending).then_some(0)
+                (Instant::now() <= until && !gives_up(self.kernel, self.client)).then_some(0)
             }
             Ok(_) | Err(_) => None,
         }
     }
+}
+
+/// Returns true if nobody waits for the target any more.
+fn gives_up(kernel: &Kernel, client: &Client) -> bool {
+    client.is_closing() || client.is_gone() || kernel.shutdown().reason().is_some()
 }
