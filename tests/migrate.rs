@@ -65,7 +65,7 @@ fn a_key_is_copied_or_replaced_as_the_call_says() {
     b.check("GET k", "\"new\"");
     a.check(&migrate(&to, "k 0 5000 replace"), "+OK");
     a.check("EXISTS k", ":0");
-    // What the target refuses stays, and the others have moved.
+    // A key that the target refuses stays, and the others have moved.
     a.check("MSET x 1 k 2 y 3", "+OK");
     a.check(&migrate(&to, "'' 0 5000 KEYS x k y"), busy);
     a.check("MGET x k y", "[nil, \"2\", nil]");

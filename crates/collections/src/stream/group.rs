@@ -35,7 +35,7 @@ impl ConsumerNumber {
 }
 
 /// Returns a number of deliveries as Redis counts them. Higher ones than fit here count as the highest, which XNACK
-/// sets for an entry that nobody should process.
+/// sets for an entry that must not be processed again.
 pub fn deliveries_in_redis(deliveries: u32) -> u64 {
     if deliveries == u32::MAX { i64::MAX as u64 } else { deliveries.into() }
 }

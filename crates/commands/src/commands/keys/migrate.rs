@@ -1,8 +1,8 @@
 //! MIGRATE: moves keys to another server, which gets them as RESTORE.
 //!
 //! The connection is made first, and the payloads from copies. Then the keys stay locked until the target has confirmed
-//! them, so nobody reads a key here that is also there, and no change is lost. If a confirmation does not arrive, the
-//! key stays. A thread of its own waits for the target: [`Kernel::migrations`].
+//! them: no client can read or change a key here that is already there. If a confirmation does not arrive, the key
+//! stays. A thread of its own waits for the target: [`Kernel::migrations`].
 
 use std::io::{self, ErrorKind};
 use std::time::{Duration, Instant};
@@ -190,8 +190,8 @@ fn remove(ctx: &mut Context<'_, '_>, moved: &[Moved<'_>]) {
     }
 }
 
-/// Connection to the target. Each reply, and the writing of each [`WRITE_BYTES`], has to be complete within the timeout.
-/// It is given up when the server or the client ends.
+/// Connection to the target. Each reply, and the writing of each [`WRITE_BYTES`], has to be complete within the
+/// timeout. It is given up when the server or the client ends.
 struct Target<'a> {
     stream: Box<dyn Stream>,
     timeout: Duration,
@@ -301,7 +301,7 @@ impl<'a> Target<'a> {
     }
 }
 
-/// Returns true if nobody waits for the target any more.
+/// Returns true if the client or the server ends, so that waiting for the target is of no use.
 fn gives_up(kernel: &Kernel, client: &Client) -> bool {
     client.is_closing() || client.is_gone() || kernel.shutdown().reason().is_some()
 }

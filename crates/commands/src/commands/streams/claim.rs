@@ -252,7 +252,7 @@ fn xclaim(
         if last_id > position {
             stream.set_group(claim.group, last_id, read);
         }
-        // A primary gives entries back in this way: nobody has claimed them.
+        // A primary sends this for entries that were given back and have no consumer.
         let gives_back = claim.delivery(0).is_given_back(claim.consumer);
         let is_new = !gives_back && claim.begin(stream);
         let mut claimed = Vec::new();

@@ -107,7 +107,7 @@ impl<'a> Return<'a> {
         for id in id::all(self.ids)? {
             let pending = stream.group(group).and_then(|group| group.pending_entry(id));
             if stream.get(id).is_none() {
-                // Nobody can claim a deleted entry, and no command leaves it without a consumer on replicas.
+                // A deleted entry cannot be claimed, and no command leaves it without a consumer on replicas.
                 given_back += stream.acknowledge(group, std::iter::once(id));
                 continue;
             }

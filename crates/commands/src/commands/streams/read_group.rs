@@ -114,7 +114,7 @@ pub(super) fn xreadgroup(ctx: &mut Context<'_, '_>, arguments: Rest<'_, 6>) -> D
 }
 
 /// Returns the time until the first pending entry can be claimed, or a new one that another consumer gets now. The
-/// delivery of that one wakes nobody. The time is not too short if nothing is pending yet.
+/// delivery of that one wakes no waiting client. The time is not too short if nothing is pending yet.
 fn claimable_after(
     ctx: &mut Context<'_, '_>,
     keys: &[Key<'_>],

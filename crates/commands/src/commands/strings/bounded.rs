@@ -111,7 +111,7 @@ impl<'a> IncrExOptions<'a> {
 trait Number: Copy + PartialOrd + From<i64> {
     const LEAST: Self;
     const GREATEST: Self;
-    /// What is wrong with an argument that is no such number.
+    /// Text of the error for an argument that is no such number.
     const FAULT: &'static str;
     /// Error if the difference to the bound is no such number.
     const TOO_FAR: &'static str;

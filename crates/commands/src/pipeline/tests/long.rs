@@ -323,7 +323,7 @@ fn bench_with_much_data() -> Bench {
         "XGROUP CREATE stream new 0",
         "XGROUP CREATE stream old 0",
         "XREADGROUP GROUP old c STREAMS stream >",
-        // What is pending there is ordered by time. In one of them it was deleted.
+        // Pending entries of both copies are ordered by time. In one copy, they were deleted.
         "COPY stream ordered",
         "XREADGROUP GROUP old c CLAIM 60000 STREAMS ordered >",
         "COPY stream deleted",
