@@ -121,12 +121,13 @@ impl Loops {
         let copies = Copies::start(server)?;
         let stream = Stream::start(server, feed)?;
         notifications::connect(server);
-        engine.loading.end();
-        let follower = Follower::start(server)?;
         let kernel: Arc<Server> = Arc::clone(server);
         let handle = self.runtime.as_ref().expect("it does not serve yet").handle().clone();
         let dial = move |peer, local| listening::dial(&handle, peer, local);
+        // Before commands are admitted: whoever got a reply finds the server ready.
         gateway.serve(kernel, Box::new(dial));
+        engine.loading.end();
+        let follower = Follower::start(server)?;
         Ok(Threads { copies, stream, follower, bucket })
     }
 
