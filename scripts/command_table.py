@@ -28,9 +28,10 @@ ADDED = {
     "delifeq": "Valkey 9.0",
     "increx": "8.8",
     "backup": "our own",
+    "xidmprecord": "8.8",
     "xackdel": "8.2", "xdelex": "8.2", "xnack": "8.8",
     **{name: "8.6" for name in (
-        "hotkeys", "hotkeys|get", "hotkeys|help", "hotkeys|reset", "hotkeys|start", "hotkeys|stop")},
+        "xcfgset", "hotkeys", "hotkeys|get", "hotkeys|help", "hotkeys|reset", "hotkeys|start", "hotkeys|stop")},
     "client|capa": "Valkey 8.0",
     "client|durability": "our own",
     **{name: "our own: commands that never block" for name in (

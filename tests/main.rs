@@ -92,6 +92,7 @@ mod idle_server_uses_no_cpu;
 mod limits;
 mod many_connections;
 mod memory_goes_back;
+mod messages_added_once;
 mod metrics;
 mod overload;
 

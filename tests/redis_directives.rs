@@ -110,10 +110,12 @@ fn file_config_set_and_documents_agree_on_every_directive() {
 }
 
 /// Directives of Redis that are newer than 7.2.
-const NEWER: [&str; 3] = [
+const NEWER: [&str; 5] = [
     "hide-user-data-from-log",
     "max-new-connections-per-cycle",
     "max-new-tls-connections-per-cycle",
+    "stream-idmp-duration",
+    "stream-idmp-maxsize",
 ];
 
 #[test]

@@ -154,18 +154,20 @@ fn contents(c: &mut Connection, databases: usize) -> BTreeMap<(usize, String), S
 
 fn value_of(c: &mut Connection, key: &Reply) -> Reply {
     if c.call(&[b"TYPE", key.bytes()]).text() == "stream" {
-        return without_seen_times(&c.call(&[&b"XINFO"[..], b"STREAM", key.bytes(), b"FULL"]));
+        return without_unlogged(&c.call(&[&b"XINFO"[..], b"STREAM", key.bytes(), b"FULL"]));
     }
     c.call(&[b"DUMP", key.bytes()])
 }
 
-/// The time of a consumer's last request is only logged if it got something.
-fn without_seen_times(stream: &Reply) -> Reply {
+/// The time of a consumer's last request is only logged if it got something, and a repeated message not at all.
+fn without_unlogged(stream: &Reply) -> Reply {
     let Reply::Array(items) = stream else { return stream.clone() };
-    let is_time =
-        |at: usize| at > 0 && matches!(&items[at - 1], Reply::Bulk(name) if name == b"seen-time");
-    let kept = items.iter().enumerate().filter(|(at, _)| !is_time(*at));
-    Reply::Array(kept.map(|(_, item)| without_seen_times(item)).collect())
+    let is_unlogged = |at: usize| {
+        let name = at.checked_sub(1).map(|before| &items[before]);
+        matches!(name, Some(Reply::Bulk(name)) if [&b"seen-time"[..], b"iids-duplicates"].contains(&&**name))
+    };
+    let kept = items.iter().enumerate().filter(|(at, _)| !is_unlogged(*at));
+    Reply::Array(kept.map(|(_, item)| without_unlogged(item)).collect())
 }
 
 fn wait_for_background_work(server: &Server) {

@@ -5,7 +5,9 @@ use std::sync::Arc;
 use parking_lot::Mutex;
 use proptest::prelude::*;
 use tierce_collections::Stream;
-use tierce_collections::stream::{Keep, State, StreamId, Trim, TrimPrecision};
+use tierce_collections::stream::{
+    Keep, MessageCounts, MessageLimits, MessageName, Messages, State, StreamId, Trim, TrimPrecision,
+};
 use tierce_harness::effort;
 use tierce_keyspace::log::{Checkpoint, LogSink, Pass, RecordKind, Replay};
 use tierce_keyspace::{Delivery, Editor, Error, Keyspace, Missing, Options, SavedValue};
@@ -64,6 +66,9 @@ enum Step {
     Deliver(u8, u8, Vec<StreamId>, u64, u32),
     GiveBack(u8, Vec<StreamId>, u32),
     Acknowledge(u8, Vec<StreamId>),
+    /// Adds an entry as a message of this producer and name, at this time.
+    Message(u8, u8, u64),
+    MessageLimits(u32, u32),
     Remove,
     Checkpoint,
 }
@@ -95,6 +100,8 @@ fn any_step() -> impl Strategy<Value = Step> {
         2 => (group(), ids(), any::<u32>())
             .prop_map(|(g, ids, count)| Step::GiveBack(g, ids, count)),
         4 => (group(), ids()).prop_map(|(g, ids)| Step::Acknowledge(g, ids)),
+        8 => (group(), 0..20_u8, 0..9_u64).prop_map(|(p, m, s)| Step::Message(p, m, s * 1000)),
+        1 => (1..9_u32, 1..6_u32).prop_map(|(s, max)| Step::MessageLimits(s, max)),
         1 => Just(Step::Remove),
         10 => Just(Step::Checkpoint),
     ]
@@ -139,6 +146,27 @@ fn edit(stream: &mut Editor<'_, Stream>, step: Step) {
         }
         Step::Acknowledge(group, ids) => {
             stream.acknowledge(&name(group), ids.into_iter());
+        }
+        Step::Message(producer, message, at_ms) => {
+            let (producer, message) = (name(producer), [message]);
+            let name = MessageName { producer: &producer, message: &message };
+            if stream.messages().is_none() {
+                let limits = MessageLimits { duration_s: 3, messages_max: 2 };
+                stream.set_messages(limits, MessageCounts::default());
+            }
+            // A duplicate would be counted, which is not logged.
+            if stream.messages().and_then(|messages| messages.find(name, at_ms)).is_none() {
+                let last = stream.state().last_id;
+                let id = StreamId::new(last.ms.saturating_add(1), 0);
+                stream.add(id, [(&b"7"[..], &b"42"[..])].into_iter());
+                let counts = stream.messages().map(Messages::counts).unwrap_or_default();
+                let added = counts.added + 1;
+                stream.remember(name, id, at_ms, MessageCounts { added, ..counts });
+            }
+        }
+        Step::MessageLimits(duration_s, messages_max) => {
+            let counts = stream.messages().map(Messages::counts).unwrap_or_default();
+            stream.set_messages(MessageLimits { duration_s, messages_max }, counts);
         }
         Step::Remove | Step::Checkpoint => unreachable!("no edits"),
     }

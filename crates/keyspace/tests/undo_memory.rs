@@ -2,7 +2,7 @@
 
 use crate::counting::held_bytes;
 use tierce_collections::random::Random;
-use tierce_collections::stream::StreamId;
+use tierce_collections::stream::{MessageCounts, MessageLimits, MessageName, StreamId};
 use tierce_collections::{Hash, List, Set, SortedSet, Stream};
 use tierce_keyspace::{
     CollectionType, DbIndex, Editor, Error, Expiry, Freeing, Key, Keyspace, Missing, Options,
@@ -85,6 +85,15 @@ fn write(
             0 => {
                 let id = StreamId::new(stream.state().last_id.ms + 1, 0);
                 stream.add(id, [(&b"field"[..], &element[..])].into_iter());
+            }
+            1 if random.below(3) > 0 => {
+                let limits = MessageLimits { duration_s: 10, messages_max: 3 };
+                if stream.messages().is_none() || random.below(9) == 0 {
+                    stream.set_messages(limits, MessageCounts::default());
+                }
+                let id = stream.state().last_id;
+                let name = MessageName { producer: &element, message: &element };
+                stream.remember(name, id, id.ms * 1000, MessageCounts::default());
             }
             1 => _ = stream.delete(StreamId::new(1 + random.below(ELEMENTS) as u64, 0)),
             _ => stream.set_group(&element, StreamId::MIN, None),

@@ -170,7 +170,7 @@ fn read_files<'a>(
         keyspace,
         executor,
         transaction: None,
-        note: ItemNote::NONE,
+        remarks: KeyRemarks::default(),
         too_long: None,
         written_ms: 0,
         written_ms_max: 0,
@@ -185,6 +185,14 @@ fn read_files<'a>(
     Ok(import)
 }
 
+/// Remarks of a snapshot on a key.
+#[derive(Default)]
+struct KeyRemarks {
+    note: ItemNote,
+    /// Messages of a stream.
+    messages: Vec<u8>,
+}
+
 struct Import<'a> {
     options: &'a ImportOptions,
     /// Keyspace that receives the imported keys.
@@ -192,8 +200,8 @@ struct Import<'a> {
     executor: Executor,
     /// The commands since MULTI, with their offsets.
     transaction: Option<Vec<(u64, Vec<Vec<u8>>)>>,
-    /// Attributes that a snapshot gives the next key.
-    note: ItemNote,
+    /// Remarks of a snapshot on the next key.
+    remarks: KeyRemarks,
     /// Offset and message of the first key that is too long, and the number of such keys.
     too_long: Option<(u64, String, u64)>,
     /// Latest write time that the files state.
@@ -290,7 +298,7 @@ impl Import<'_> {
                     path,
                     reader,
                     &entry,
-                    std::mem::take(&mut self.note),
+                    std::mem::take(&mut self.remarks),
                 )?;
             }
             Event::Aux { name, value } => {
@@ -396,7 +404,8 @@ impl Import<'_> {
         text: &[u8],
     ) -> Result<(), TransferError> {
         match values::Remark::read(name, text) {
-            Ok(values::Remark::Item(note)) => self.note = note,
+            Ok(values::Remark::Item(note)) => self.remarks.note = note,
+            Ok(values::Remark::Messages(messages)) => self.remarks.messages = messages.to_vec(),
             Ok(values::Remark::Script(NamedScript { name, source })) => {
                 CodeEditor::lock(locks).put(CodeKind::Script, name, source);
             }
@@ -494,7 +503,7 @@ fn entry_of(
     path: &Path,
     reader: &mut Reader<File>,
     entry: &Entry,
-    note: ItemNote,
+    remarks: KeyRemarks,
 ) -> Result<(), TransferError> {
     let offset = reader.offset();
     let unsupported =
@@ -513,12 +522,13 @@ fn entry_of(
             (Some(loading), part) => loading.add(part)?,
             (None, ValuePart::String(bytes)) => {
                 let expiry = deadline_ms.map_or(Expiry::Never, Expiry::At);
-                stored = db.restore_item(key, bytes, expiry, note);
+                stored = db.restore_item(key, bytes, expiry, remarks.note);
             }
             (None, _) => {}
         }
         Ok::<_, Flaw>(())
     });
+    loading.iter_mut().for_each(|loading| loading.add_messages(&remarks.messages));
     match visited.and_then(|()| loading.map(Assembly::finish).transpose()) {
         Ok(None) => {}
         Ok(Some(collection)) => {

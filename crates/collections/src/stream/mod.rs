@@ -1,17 +1,18 @@
 //! A stream: entries of fields ordered by ID, and consumer groups.
 //!
-//! Entries are in blocks of bytes (`block.rs`), found by ID (`blocks.rs`). Groups are in `group.rs`. A stream may
-//! be empty.
+//! Entries are in blocks of bytes (`block.rs`), found by ID (`blocks.rs`). Groups are in `group.rs`, and the messages
+//! that are not added twice in `messages.rs`. A stream may be empty.
 //!
 //! There are two ways to change a stream. Commands maintain the counters: [`Stream::add`], [`Stream::delete`],
 //! [`Stream::trim`]. Replay of a log applies facts, which may come twice and in any order: [`Stream::insert`],
-//! [`Stream::remove`], [`Stream::remove_through`], [`Stream::set_state`], and everything about groups.
+//! [`Stream::remove`], [`Stream::remove_through`], [`Stream::set_state`], and everything about groups and messages.
 
 mod block;
 mod blocks;
 mod code;
 mod group;
 mod id;
+mod messages;
 mod range;
 #[cfg(test)]
 mod tests;
@@ -29,6 +30,7 @@ use self::blocks::Blocks;
 pub use self::blocks::{Keep, Trim, TrimPrecision, Trimmed};
 pub use self::group::{Consumer, ConsumerNumber, Group, GroupMut, Pending, deliveries_in_redis};
 pub use self::id::StreamId;
+pub use self::messages::{MessageCounts, MessageLimits, MessageName, Messages, Remembered};
 pub use self::range::{Ascending, Descending};
 use self::tree_bytes::tree_bytes;
 
@@ -45,7 +47,11 @@ struct Body {
     groups: BTreeMap<Box<[u8]>, Box<Group>>,
     /// Memory of groups and their names.
     group_bytes: usize,
+    /// Messages that are not added twice; `None` if no message had a name.
+    messages: Option<Box<Messages>>,
 }
+
+const _: () = assert!(size_class(size_of::<Body>()) == 192, "one more class for every stream");
 
 /// The metadata of a stream.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
@@ -64,9 +70,8 @@ impl Stream {
     /// Creates an empty stream.
     #[expect(clippy::new_without_default, reason = "no caller needs a default")]
     pub fn new() -> Self {
-        let blocks = Blocks::default();
-        let body =
-            Body { blocks, state: State::default(), groups: BTreeMap::new(), group_bytes: 0 };
+        let (blocks, state, groups) = (Blocks::default(), State::default(), BTreeMap::new());
+        let body = Body { blocks, state, groups, group_bytes: 0, messages: None };
         Self { body: Box::new(body) }
     }
 
@@ -83,6 +88,7 @@ impl Stream {
             + self.body.blocks.allocated_bytes()
             + self.body.group_bytes
             + tree_bytes::<Box<[u8]>, Box<Group>>(self.body.groups.len())
+            + self.body.messages.as_ref().map_or(0, |messages| messages.allocated_bytes())
     }
 
     /// Returns the name of its encoding for OBJECT ENCODING.
@@ -100,6 +106,8 @@ impl Stream {
         for (name, group) in &self.body.groups {
             copy.put_group(name, group.duplicate());
         }
+        let messages = self.body.messages.as_ref();
+        copy.body.messages = messages.map(|messages| Box::new(messages.duplicate()));
         copy
     }
 
@@ -284,6 +292,42 @@ impl Stream {
     fn put_group(&mut self, name: &[u8], group: Group) {
         self.body.group_bytes += size_class(name.len()) + group.allocated_bytes();
         self.body.groups.insert(name.into(), Box::new(group));
+    }
+
+    /// Returns the messages that are not added twice; `None` if no message had a name.
+    #[inline]
+    pub fn messages(&self) -> Option<&Messages> {
+        self.body.messages.as_deref()
+    }
+
+    /// Forgets all messages. New ones are remembered by these limits, or with `None` there were never any.
+    pub fn set_messages(&mut self, limits: Option<MessageLimits>, counts: MessageCounts) {
+        self.body.messages = limits.map(|limits| Box::new(Messages::new(limits, counts)));
+    }
+
+    /// Sets the numbers of messages so far, if there were any.
+    pub fn set_message_counts(&mut self, counts: MessageCounts) {
+        self.body.messages.iter_mut().for_each(|messages| messages.set_counts(counts));
+    }
+
+    /// Remembers a message that was added at this time as this entry. `forgotten` gets the messages that are forgotten
+    /// for it. Returns `false`, and does not remember it, without limits or if a later entry is known for it.
+    pub fn remember(
+        &mut self,
+        name: MessageName<'_>,
+        id: StreamId,
+        at_ms: u64,
+        forgotten: impl FnMut(StreamId, Remembered),
+    ) -> bool {
+        let messages = self.body.messages.as_mut();
+        messages.is_some_and(|messages| messages.remember(name, id, at_ms, forgotten))
+    }
+
+    /// Forgets the message that was added as this entry, if any.
+    pub fn forget(&mut self, id: StreamId) {
+        if let Some(messages) = &mut self.body.messages {
+            messages.forget(id, &mut |_, _| ());
+        }
     }
 
     /// Returns the number of entries added up to this ID, if it can be determined: entries within a stream are not

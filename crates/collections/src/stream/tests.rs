@@ -470,3 +470,86 @@ fn a_stream_without_entries_knows_its_past() {
     assert!(!stream.add(state.last_id, [(&b"a"[..], &b"b"[..])].into_iter(), REDIS_LIMITS));
     assert_eq!(stream.entries_added_at(StreamId::MIN), Some(3));
 }
+
+/// A remembered message of the model: entry, producer, name, time.
+type Known = (StreamId, u8, u8, u64);
+
+/// Remembers a message in a plain list, and returns those that are forgotten for it.
+fn remember(all: &mut Vec<Known>, new: Known, limits: MessageLimits) {
+    let (id, producer, message, at_ms) = new;
+    let is_expired = |known: &Known| known.3 + u64::from(limits.duration_s) * 1000 <= at_ms;
+    all.sort_unstable();
+    let expired = all.iter().take(16).take_while(|known| is_expired(known)).count();
+    all.drain(..expired);
+    if all.iter().any(|known| (known.1, known.2) == (producer, message) && known.0 > id) {
+        return;
+    }
+    all.retain(|known| known.0 != id && (known.1, known.2) != (producer, message));
+    all.push(new);
+    all.sort_unstable();
+    let count = all.iter().filter(|known| known.1 == producer).count();
+    let mut too_many = count.saturating_sub(limits.messages_max as usize);
+    all.retain(|known| {
+        let goes = known.1 == producer && too_many > 0;
+        too_many -= usize::from(goes);
+        !goes
+    });
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig {
+        cases: if cfg!(miri) { 4 } else { effort(200) },
+        failure_persistence: None,
+        ..ProptestConfig::default()
+    })]
+
+    #[test]
+    fn messages_are_those_of_the_model(
+        limits in (1..6_u32, 1..5_u32),
+        steps in prop::collection::vec((any_id(), 0..3_u8, 0..8_u8, 0..9_u64), 1..60),
+        duplicated_at in any::<prop::sample::Index>(),
+    ) {
+        let limits = MessageLimits { duration_s: limits.0, messages_max: limits.1 };
+        let mut stream = Stream::new();
+        let (empty, mut all) = (stream.allocated_bytes(), Vec::new());
+        stream.set_messages(Some(limits), MessageCounts::default());
+        let duplicated_at = duplicated_at.index(steps.len());
+        for (number, (id, producer, message, seconds)) in steps.into_iter().enumerate() {
+            let (producers, names, at_ms) = ([producer; 20], [message], seconds * 1000);
+            let name = MessageName { producer: &producers, message: &names };
+            let before = all.clone();
+            let mut forgotten = Vec::new();
+            stream.remember(name, id, at_ms, |id, _| forgotten.push(id));
+            remember(&mut all, (id, producer, message, at_ms), limits);
+            for (id, ..) in &before {
+                let is_known = all.iter().any(|known| known.0 == *id) && !forgotten.contains(id);
+                let has_gone = forgotten.contains(id);
+                prop_assert!(is_known != has_gone, "{id}");
+            }
+            if number == duplicated_at {
+                stream = stream.duplicate();
+            }
+            let messages = stream.messages().unwrap();
+            messages.check_account();
+            let found: Vec<Known> = messages.range(StreamId::MIN, StreamId::MAX).map(|(id, it)| {
+                (id, it.name().producer[0], it.name().message[0], it.at_ms)
+            }).collect();
+            prop_assert_eq!(&found, &all);
+            let is_known = |known: &&Known| known.3 + u64::from(limits.duration_s) * 1000 > at_ms;
+            let tracked = all.iter().filter(is_known).count();
+            prop_assert_eq!(messages.tracked(at_ms).1, tracked);
+            for known in &all {
+                let (producers, names) = ([known.1; 20], [known.2]);
+                let name = MessageName { producer: &producers, message: &names };
+                let expected = is_known(&known).then_some(known.0);
+                prop_assert_eq!(messages.find(name, at_ms), expected);
+            }
+        }
+        let ids: Vec<StreamId> = all.iter().map(|known| known.0).collect();
+        ids.into_iter().for_each(|id| stream.forget(id));
+        stream.messages().unwrap().check_account();
+        prop_assert_eq!(stream.messages().unwrap().len(), 0);
+        stream.set_messages(None, MessageCounts::default());
+        prop_assert_eq!(stream.allocated_bytes(), empty);
+    }
+}

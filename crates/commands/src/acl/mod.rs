@@ -33,7 +33,7 @@ mod password;
 mod pattern;
 mod rights;
 mod selector;
-mod sha256;
+pub(crate) mod sha256;
 mod shortcuts;
 #[cfg(test)]
 mod tests;

@@ -1,6 +1,6 @@
-//! SHA-256 (FIPS 180-4), only for passwords.
+//! SHA-256 (FIPS 180-4), for passwords and the fields of an `XADD IDMPAUTO`.
 //!
-//! A password is short and is hashed once for each authentication. So this is the plain form of the standard: no
+//! Both are short: a password is hashed once for each authentication. So this is the plain form of the standard: no
 //! streaming, no special instructions.
 
 /// Bytes of a hash.

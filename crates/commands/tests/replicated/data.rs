@@ -144,6 +144,15 @@ fn add(facts: &mut Vec<Fact>, part: CollectionPart<'_>) {
                 push(Sameness::Replica, &[b"pending", group, consumer, delivery.as_bytes()]);
             }
         }
+        CollectionPart::Stream(StreamEdit::Messages { limits, counts }) => {
+            push(Sameness::Replica, &[format!("{limits:?} {}", counts.added).as_bytes()]);
+            // A message that is not added causes no log record.
+            push(Sameness::Full, &[b"duplicates", format!("{}", counts.duplicates).as_bytes()]);
+        }
+        CollectionPart::Stream(StreamEdit::Remember { at_ms, id, producer, message, .. }) => {
+            let added = format!("{id} {at_ms}");
+            push(Sameness::Replica, &[b"message", producer, message, added.as_bytes()]);
+        }
         other => panic!("{other:?} is a part of its own"),
     }
 }

@@ -32,4 +32,10 @@ pub(super) const ROWS: &[Directive] = &[
         "Bytes of a block of a stream. 0: no limit."),
     row("stream-node-max-entries", LONG, "100",
         "Entries of a block of a stream. 0: no limit."),
+    row("stream-idmp-duration", Kind::Int(1, 86_400), "100",
+        "Seconds for which a stream knows the messages of XADD IDMP, unless XCFGSET has set another time. Streams keep \
+         the value at their first such message."),
+    row("stream-idmp-maxsize", Kind::Int(1, 10_000), "100",
+        "Messages of XADD IDMP that a stream knows of each producer, unless XCFGSET has set another number. Streams \
+         keep the value at their first such message."),
 ];

@@ -199,6 +199,7 @@ fn read_source(
         // If the clock is ignored, so is the time of writing.
         written_ms_max: if now_ms == i64::MIN { i64::MIN } else { written_ms_max },
         note: ItemNote::NONE,
+        messages: Vec::new(),
         stream_name: None,
         stream_offset: None,
         left_out: 0,
@@ -258,6 +259,8 @@ struct Parser<'a> {
     stream_offset: Option<u64>,
     /// Metadata of the next key, from the file.
     note: ItemNote,
+    /// Messages of the next key, from the file.
+    messages: Vec<u8>,
     /// Number of unsupported values, libraries and other data.
     left_out: u64,
     report: LoadReport,
@@ -292,6 +295,7 @@ impl Parser<'_> {
     fn remark(&mut self, name: &[u8], text: &[u8]) -> Result<(), LoadError> {
         match Remark::read(name, text).map_err(|what| self.unsupported(what))? {
             Remark::Item(note) => self.note = note,
+            Remark::Messages(messages) => self.messages = messages.to_vec(),
             Remark::Script(NamedScript { name, source }) => {
                 self.put_code(CodeKind::Script, name, source);
             }
@@ -364,6 +368,7 @@ impl Parser<'_> {
 
     fn entry(&mut self, entry: &Entry) -> Result<(), LoadError> {
         let note = std::mem::take(&mut self.note);
+        let messages = std::mem::take(&mut self.messages);
         if entry.kind() == Kind::Module {
             // The reader skips the value by itself.
             let (key, kind) = (entry.key.escape_ascii(), entry.kind());
@@ -399,6 +404,7 @@ impl Parser<'_> {
             }
             Ok::<_, Flaw>(())
         });
+        loading.iter_mut().for_each(|loading| loading.add_messages(&messages));
         let whole = visited.and_then(|()| loading.map(Assembly::finish).transpose());
         match (whole, outgoing) {
             (Ok(Some(collection)), Some(outgoing)) => {

@@ -3,9 +3,10 @@
 use std::io::Write;
 use std::path::{Path, PathBuf};
 
+use tierce_collections::CollectionKind;
 use tierce_keyspace::{
-    CodeSet, DbIndex, ItemNote, SavedDb, SavedEntry, SavedLarge, Snapshot, SnapshotPiece,
-    StreamPosition,
+    CodeSet, DbIndex, ItemNote, SavedDb, SavedEntry, SavedLarge, SavedValue, Snapshot,
+    SnapshotPiece, StreamPosition,
 };
 use tierce_rdb::{Attributes, Writer, WriterOptions};
 
@@ -18,7 +19,7 @@ use super::own_files::{OwnFiles, is_replaceable};
 use super::pace::Pace;
 use super::snapshot_path;
 use super::state::Persistence;
-use super::values;
+use super::{streams, values};
 use tierce_config::{DirectiveId, Settings};
 
 /// Result of a save.
@@ -255,6 +256,14 @@ impl<W: Write> Encoder<W> {
         self.turn_to(entry.db)?;
         if entry.item != ItemNote::NONE {
             self.writer.aux(values::ITEM_REMARK, values::item_text(entry.item).as_bytes())?;
+        }
+        if let SavedValue::Collection(stream) = &entry.value
+            && stream.kind() == CollectionKind::Stream
+        {
+            let messages = streams::saved_messages(stream);
+            if !messages.is_empty() {
+                self.writer.aux(values::MESSAGES_REMARK, &messages)?;
+            }
         }
         values::write(self.writer.entry(entry.key, &attributes(entry.deadline_ms)), &entry.value)
     }

@@ -3,9 +3,11 @@
 use std::collections::HashMap;
 use std::sync::Arc;
 
-use tierce_collections::stream::{ConsumerNumber, Pending, State, StreamId, deliveries_in_redis};
+use tierce_collections::stream::{
+    ConsumerNumber, MessageName, Pending, State, StreamId, deliveries_in_redis,
+};
 use tierce_collections::{Stream, StreamLimits};
-use tierce_keyspace::log::StreamEdit;
+use tierce_keyspace::log::{Edit, Edits, StreamEdit};
 use tierce_keyspace::{CollectionPart, Delivery, SavedCollection, StreamFields};
 use tierce_rdb as rdb;
 
@@ -60,11 +62,60 @@ pub(super) fn saved(collection: &SavedCollection<'_>) -> rdb::Stream {
                     deliveries: deliveries_in_redis(delivery.count),
                 }));
             }
-            // No other edit occurs in a saved stream.
+            // Messages have a field of their own, see [`saved_messages`]. No other edit occurs in a saved stream.
             _ => {}
         }
     }
     stream
+}
+
+/// Returns the messages that are not added twice as bytes, in the form of the log; nothing if there were never any.
+pub(super) fn saved_messages(collection: &SavedCollection<'_>) -> Vec<u8> {
+    let mut bytes = Vec::new();
+    let is_head = |part: &CollectionPart<'_>| {
+        let CollectionPart::Stream(edit) = part else { return false };
+        !matches!(edit, StreamEdit::Entry { .. } | StreamEdit::Pending { .. })
+    };
+    let is_limits = |part| matches!(part, CollectionPart::Stream(StreamEdit::Messages { .. }));
+    // The limits come before all entries.
+    if collection.parts().take_while(is_head).any(is_limits) {
+        for part in collection.parts() {
+            if let CollectionPart::Stream(edit) = part {
+                edit.put_message(&mut bytes);
+            }
+        }
+    }
+    bytes
+}
+
+/// Returns the edits of [`saved_messages`]; `None` for bytes that are not such.
+fn messages_of(bytes: &[u8]) -> Option<Vec<StreamEdit<'_>>> {
+    let edits = Edits::new(bytes).map(|edit| match edit {
+        Ok(Edit::Stream(edit @ (StreamEdit::Messages { .. } | StreamEdit::Remember { .. }))) => {
+            Some(edit)
+        }
+        _ => None,
+    });
+    edits.collect()
+}
+
+/// Returns true if [`load_messages`] can load these bytes.
+pub(super) fn are_messages(bytes: &[u8]) -> bool {
+    messages_of(bytes).is_some()
+}
+
+/// Loads the bytes of [`saved_messages`].
+pub(super) fn load_messages(stream: &mut Stream, bytes: &[u8]) {
+    for edit in messages_of(bytes).unwrap_or_default() {
+        match edit {
+            StreamEdit::Messages { limits, counts } => stream.set_messages(Some(limits), counts),
+            StreamEdit::Remember { counts, at_ms, id, producer, message } => {
+                stream.remember(MessageName { producer, message }, id, at_ms, |_, _| ());
+                stream.set_message_counts(counts);
+            }
+            _ => {}
+        }
+    }
 }
 
 fn saved_id(id: StreamId) -> rdb::StreamId {

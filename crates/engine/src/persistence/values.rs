@@ -39,6 +39,9 @@ fn version_with(field_deadlines: bool) -> u16 {
 /// auxiliary fields wherever they are.
 pub(super) const ITEM_REMARK: &[u8] = b"tierce-memcached";
 
+/// Name of the auxiliary field before a stream with the messages that are not added twice.
+pub(super) const MESSAGES_REMARK: &[u8] = b"tierce-messages";
+
 /// Auxiliary field with the version of Tierce that wrote the file; Redis does not write it.
 pub const VERSION_REMARK: &[u8] = b"tierce-ver";
 /// Auxiliary field with the time of writing, in seconds.
@@ -81,6 +84,8 @@ fn item_of(text: &str) -> Option<ItemNote> {
 pub enum Remark<'a> {
     /// Metadata of the next key.
     Item(ItemNote),
+    /// Messages of the next key, a stream, that are not added twice.
+    Messages(&'a [u8]),
     /// Time of writing. A key that had expired by then stays expired, even if the clock is earlier now.
     Written {
         /// Unix time in milliseconds.
@@ -114,6 +119,10 @@ impl<'a> Remark<'a> {
                     "memcached's flags and marks in a form that this version does not know: {text}"
                 )
             }),
+            MESSAGES_REMARK if streams::are_messages(bytes) => Ok(Self::Messages(bytes)),
+            MESSAGES_REMARK => {
+                Err("a stream's messages in a form that this version does not know".to_owned())
+            }
             TIME_REMARK => Ok(text.parse().map_or(Self::Other, |seconds: i64| Self::Written {
                 ms: seconds.saturating_mul(1000),
             })),
@@ -260,6 +269,13 @@ impl Assembly {
             (collection, part) => unreachable!("{part:?} in {collection:?} with {limits:?}"),
         };
         if is_new { Ok(()) } else { Err(Flaw::Twice(what)) }
+    }
+
+    /// Adds the messages of a stream that are not added twice.
+    pub fn add_messages(&mut self, messages: &[u8]) {
+        if let Collection::Stream(stream) = &mut self.collection {
+            streams::load_messages(stream, messages);
+        }
     }
 
     /// Returns the collection.

@@ -1,14 +1,16 @@
 //! Effects of commands on the keyspace, with the calls that the server makes for them.
 
-use tierce_collections::stream::{Keep, StreamId, Trim, TrimPrecision};
+use tierce_collections::stream::{
+    Keep, MessageCounts, MessageName, Messages, StreamId, Trim, TrimPrecision,
+};
 use tierce_collections::{Collection, Hash, List, Set, SetLimits, SortedSet, Stream};
 use tierce_keyspace::{
     CodeEditor, Condition, Db, Delivery, Editor, Error, Expiry, Freeing, Key, KeyHash, Keyspace,
     Missing, Removal, ShardLocks, flush_dbs, swap_dbs,
 };
 
-use crate::together::history::{DbKey, Edit, End, Write, element, element_range, text};
-use crate::together::model::next_id;
+use crate::together::history::{DbKey, Edit, End, Number, Write, element, element_range, text};
+use crate::together::model::{MESSAGE_LIMITS, next_id};
 
 pub fn name((_, key): DbKey) -> [u8; 2] {
     [b'k', b'0' + key]
@@ -252,6 +254,7 @@ fn edit_stream(stream: &mut Editor<'_, Stream>, edit: &Edit, now_ms: i64) {
                 assert!(stream.add(StreamId::new(ms, seq), fields.iter().copied()));
             }
         }
+        Edit::AddMessage { producer, number } => add_message(stream, *producer, *number, now_ms),
         Edit::DeleteEntry(nth) => {
             let all = stream.ascending(StreamId::MIN, StreamId::MAX);
             let id = all.map(|entry| entry.id).nth(usize::from(*nth));
@@ -282,6 +285,25 @@ fn edit_stream(stream: &mut Editor<'_, Stream>, edit: &Edit, now_ms: i64) {
         }
         _ => unreachable!("no edit of a stream"),
     }
+}
+
+/// Adds a message, unless it is remembered.
+fn add_message(stream: &mut Editor<'_, Stream>, producer: Number, number: Number, now_ms: i64) {
+    let (producer, message, value) = (element(producer), element(number), text(number));
+    let name = MessageName { producer: producer.as_bytes(), message: message.as_bytes() };
+    if stream.find_duplicate(name, now_ms as u64).is_some() {
+        return;
+    }
+    let last = stream.state().last_id;
+    let (ms, seq) = next_id((last.ms, last.seq), now_ms);
+    let id = StreamId::new(ms, seq);
+    assert!(stream.add(id, [(message.as_bytes(), value.as_bytes())].into_iter()));
+    if stream.messages().is_none() {
+        stream.set_messages(MESSAGE_LIMITS, MessageCounts::default());
+    }
+    let counts = stream.messages().map(Messages::counts).unwrap_or_default();
+    let counts = MessageCounts { added: counts.added + 1, ..counts };
+    stream.remember(name, id, now_ms as u64, counts);
 }
 
 /// Delivers entries that no consumer of the group has received.

@@ -12,7 +12,9 @@ use tierce_keyspace::{
 };
 
 use crate::together::history::DbKey;
-use crate::together::model::{Contents, Entry, Field, Group, Id, Stream, Value, code_place};
+use crate::together::model::{
+    Contents, Entry, Field, Group, Id, MESSAGE_LIMITS, Stream, Value, code_place,
+};
 
 /// Returns the contents visible at this time. Reads values from disk.
 pub fn read(keyspace: &Keyspace, now_ms: i64) -> Result<Contents, String> {
@@ -149,6 +151,14 @@ fn add_to_stream(stream: &mut Stream, edit: StreamEdit<'_>) {
             let group = stream.groups.get_mut(&string(group)).expect("a group that came before");
             let pending = || (string(consumer), delivery.at_ms, delivery.count);
             group.pending.extend(ids.map(|of| (id(of), pending())));
+        }
+        StreamEdit::Messages { limits, counts } => {
+            assert_eq!(limits, MESSAGE_LIMITS);
+            stream.messages_added = counts.added;
+        }
+        StreamEdit::Remember { id: of, producer, message, .. } => {
+            let name = (string(producer), string(message));
+            assert_eq!(stream.messages.insert(id(of), name), None, "a message comes twice");
         }
         other => panic!("{other:?} is no part of a stream"),
     }

@@ -46,6 +46,7 @@ pub enum Edit {
     ExpireFields { range: Range, ttl: Option<i64> },
     DropFields(Range),
     AddEntries { count: u8, number: Number },
+    AddMessage { producer: Number, number: Number },
     DeleteEntry(u8),
     TrimEntries(u8),
     MakeGroup(Number),
@@ -67,7 +68,9 @@ impl Edit {
             Self::Add(_) => Some(Value::Set(Default::default())),
             Self::Score(..) => Some(Value::SortedSet(Default::default())),
             Self::SetFields { .. } => Some(Value::Hash(Default::default())),
-            Self::AddEntries { .. } => Some(Value::Stream(Stream::default())),
+            Self::AddEntries { .. } | Self::AddMessage { .. } => {
+                Some(Value::Stream(Stream::default()))
+            }
             _ => None,
         }
     }
@@ -300,7 +303,8 @@ impl Random {
     fn stream_edit(&mut self, roll: u64) -> Edit {
         let (group, consumer) = (self.below(2) as Number, self.below(3) as Number);
         match roll {
-            0..=5 => Edit::AddEntries { count: 1 + self.small(12), number: self.number() },
+            0 => Edit::AddMessage { producer: group, number: self.below(8) as Number },
+            1..=5 => Edit::AddEntries { count: 1 + self.small(12), number: self.number() },
             6 => Edit::DeleteEntry(self.small(12)),
             7 => Edit::TrimEntries(self.small(12)),
             8 => Edit::MakeGroup(group),

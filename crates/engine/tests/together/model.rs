@@ -6,6 +6,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::rc::Rc;
 
+use tierce_collections::stream::MessageLimits;
 use tierce_keyspace::CodeKind;
 
 use crate::together::history::{DATABASES, DbKey, Edit, End, Write, element, element_range, text};
@@ -55,7 +56,13 @@ pub struct Stream {
     pub max_deleted_id: Id,
     pub entries_added: u64,
     pub groups: BTreeMap<String, Group>,
+    /// Producer and name of each message that is remembered.
+    pub messages: BTreeMap<Id, (String, String)>,
+    pub messages_added: u64,
 }
+
+/// Limits of messages of all streams. None expires.
+pub const MESSAGE_LIMITS: MessageLimits = MessageLimits { duration_s: u32::MAX, messages_max: 3 };
 
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Group {
@@ -331,6 +338,22 @@ impl Stream {
                     let fields = vec![(element(*number), text(*number))];
                     self.entries.insert(self.last_id, fields);
                     self.entries_added += 1;
+                }
+            }
+            Edit::AddMessage { producer, number } => {
+                let name = (element(*producer), element(*number));
+                if self.messages.values().any(|known| *known == name) {
+                    return;
+                }
+                self.last_id = next_id(self.last_id, now_ms);
+                self.entries.insert(self.last_id, vec![(element(*number), text(*number))]);
+                self.entries_added += 1;
+                self.messages_added += 1;
+                self.messages.insert(self.last_id, name.clone());
+                let of_producer = self.messages.iter().filter(|(_, (it, _))| *it == name.0);
+                let ids: Vec<Id> = of_producer.map(|(id, _)| *id).collect();
+                if ids.len() > MESSAGE_LIMITS.messages_max as usize {
+                    self.messages.remove(&ids[0]);
                 }
             }
             Edit::DeleteEntry(nth) => {

@@ -161,8 +161,8 @@ events! {
         KeyMiss "keymiss",
     }
     UNPUBLISHED {
-        BitField "bitfield", Debug "debug", PfCount "pfcount", Stale "stale", XAck "xack", XClaim "xclaim",
-        XNack "xnack", XReadGroup "xreadgroup",
+        BitField "bitfield", Debug "debug", PfCount "pfcount", Stale "stale", XAck "xack", XCfgSet "xcfgset",
+        XClaim "xclaim", XIdmpRecord "xidmprecord", XNack "xnack", XReadGroup "xreadgroup",
     }
     DATABASE {
         Flush "flushdb", Swap "swapdb",

@@ -13,7 +13,7 @@ use super::commands::{Arg, Commands, push, push_newer};
 /// A stream that begins anew is given as its final state, and commands have to build it: first its groups, then the
 /// entries in their order, and last the metadata, which an `XADD` would change. Pending entries are claimed, which
 /// is possible only for existing entries. An entry that was deleted or trimmed while it was pending is added,
-/// claimed and deleted.
+/// claimed and deleted. Messages that are not added twice come last.
 #[derive(Debug)]
 pub(super) struct StreamCommands<'a> {
     key: &'a [u8],
@@ -22,6 +22,8 @@ pub(super) struct StreamCommands<'a> {
     /// Group and consumer of the last `XCLAIM` that creates the consumer if it does not exist. One that gives entries
     /// back may create none.
     claimed: Option<(&'a [u8], &'a [u8])>,
+    /// Edits about messages of a stream that begins anew.
+    messages: Vec<StreamEdit<'a>>,
 }
 
 /// Progress in building a stream that begins anew.
@@ -51,7 +53,8 @@ impl<'a> StreamCommands<'a> {
     /// Returns a translator. With `is_whole` the stream does not exist, and the first edits create it.
     pub(super) fn new(key: &'a [u8], is_whole: bool, dialect: Dialect) -> Self {
         let rebuild = Rebuild { state: NOTHING, made: NOTHING, has_entry: false, is_there: false };
-        Self { key, dialect, rebuild: is_whole.then_some(rebuild), claimed: None }
+        let rebuild = is_whole.then_some(rebuild);
+        Self { key, dialect, rebuild, claimed: None, messages: Vec::new() }
     }
 
     /// Translates the edits of one operation: those that begin the stream anew, more of them, or changes.
@@ -69,6 +72,9 @@ impl<'a> StreamCommands<'a> {
                     range.entries.push((id, Some(fields)));
                 }
                 (StreamEdit::Pending { .. }, Some(_)) => range.pending.push(edit),
+                (StreamEdit::Messages { .. } | StreamEdit::Remember { .. }, Some(_)) => {
+                    self.messages.push(edit);
+                }
                 // Metadata are in the first operation. Later ones change the existing stream.
                 (StreamEdit::State(state), Some(rebuild)) if is_whole => rebuild.state = state,
                 (StreamEdit::Group { name, last_delivered, entries_read, .. }, Some(rebuild))
@@ -132,6 +138,9 @@ impl<'a> StreamCommands<'a> {
         }
         if !rebuild.is_there || rebuild.made != rebuild.state {
             self.set_state(rebuild.state, commands);
+        }
+        for edit in std::mem::take(&mut self.messages) {
+            self.change(edit, commands);
         }
     }
 
@@ -212,7 +221,37 @@ impl<'a> StreamCommands<'a> {
                 let head = [Arg::from("XACK"), Arg::from(key), Arg::from(group)];
                 commands.push_chunks(&head, ids.map(|id| [Arg::from(id)]), &[]);
             }
-            StreamEdit::Withdraw(_) => {}
+            StreamEdit::Messages { .. } | StreamEdit::Remember { .. }
+                if self.dialect < Dialect::Tierce => {}
+            StreamEdit::Messages { limits, counts } => {
+                push_newer!(
+                    commands,
+                    "XCFGSET",
+                    key,
+                    "IDMP-DURATION",
+                    limits.duration_s,
+                    "IDMP-MAXSIZE",
+                    limits.messages_max,
+                    "COUNTS",
+                    counts.added,
+                    counts.duplicates,
+                );
+            }
+            // A replica that has the entry without its message may add it again. The other way round, it would lose one.
+            StreamEdit::Remember { counts, at_ms, id, producer, message } => {
+                push_newer!(
+                    commands,
+                    "XIDMPRECORD",
+                    key,
+                    producer,
+                    message,
+                    id,
+                    at_ms,
+                    counts.added,
+                    counts.duplicates,
+                );
+            }
+            StreamEdit::Withdraw(_) | StreamEdit::Forget { .. } => {}
         }
     }
 }

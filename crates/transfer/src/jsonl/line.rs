@@ -107,6 +107,8 @@ pub(super) enum StreamElement {
     Group(Group),
     Consumer(Consumer),
     Pending(Pending),
+    Messages(Messages),
+    Message(Message),
 }
 
 #[derive(Deserialize)]
@@ -154,6 +156,26 @@ pub(super) struct Pending {
     pub(super) delivered_ms: u64,
     pub(super) deliveries: u32,
     pub(super) ids: Vec<Id>,
+}
+
+/// Limits and numbers of messages that are not added twice.
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(super) struct Messages {
+    pub(super) duration_s: u32,
+    pub(super) messages_max: u32,
+    pub(super) added: u64,
+    pub(super) duplicates: u64,
+}
+
+/// A message that is not added twice.
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(super) struct Message {
+    pub(super) producer: Bytes,
+    pub(super) name: Bytes,
+    pub(super) id: Id,
+    pub(super) at_ms: u64,
 }
 
 /// ID of a stream entry, as the text `ms-seq`.

@@ -6,7 +6,9 @@
 use std::io::BufRead;
 
 use serde::Deserialize;
-use tierce_collections::stream::{ConsumerNumber, GroupMut, Pending, State, StreamId};
+use tierce_collections::stream::{
+    ConsumerNumber, GroupMut, MessageCounts, MessageLimits, MessageName, Pending, State, StreamId,
+};
 use tierce_collections::{Collection, Stream, StreamLimits};
 use tierce_engine::count;
 use tierce_keyspace::{
@@ -17,7 +19,8 @@ use tierce_rdb::{Kind, ValuePart};
 
 use super::bytes::Bytes;
 use super::line::{
-    End, Field, Header, Id, KeyLine, Library, LineKind, Score, Scored, Script, StreamElement, Tag,
+    self, End, Field, Header, Id, KeyLine, Library, LineKind, Score, Scored, Script, StreamElement,
+    Tag,
 };
 use super::{FORMAT, VERSION};
 use crate::persistence::library_name;
@@ -461,6 +464,22 @@ impl StreamBody {
                     }
                     group.set_pending(id, Pending { consumer, deliveries, delivered_ms });
                 }
+            }
+            StreamElement::Messages(messages) => {
+                let line::Messages { duration_s, messages_max, added, duplicates } = messages;
+                if duration_s == 0 || messages_max == 0 {
+                    return Err("a limit of messages is 0".to_owned());
+                }
+                let limits = MessageLimits { duration_s, messages_max };
+                self.stream.set_messages(Some(limits), MessageCounts { added, duplicates });
+            }
+            StreamElement::Message(message) => {
+                if self.stream.messages().is_none() {
+                    return Err("messages come before their limits".to_owned());
+                }
+                let (Bytes(producer), Bytes(name)) = (&message.producer, &message.name);
+                let name = MessageName { producer, message: name };
+                self.stream.remember(name, message.id.0, message.at_ms, |_, _| ());
             }
         }
         Ok(())

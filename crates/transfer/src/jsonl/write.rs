@@ -296,6 +296,18 @@ fn write_part(line: &mut Vec<u8>, part: CollectionPart<'_>) -> io::Result<()> {
             }
             line.extend_from_slice(b"}}");
         }
+        Stream(StreamEdit::Messages { limits, counts }) => write!(
+            line,
+            "{{\"messages\":{{\"duration_s\":{},\"messages_max\":{},\"added\":{},\"duplicates\":{}}}}}",
+            limits.duration_s, limits.messages_max, counts.added, counts.duplicates
+        )?,
+        Stream(StreamEdit::Remember { producer, message, id, at_ms, .. }) => {
+            line.extend_from_slice(b"{\"message\":{\"producer\":");
+            bytes::write(line, producer);
+            line.extend_from_slice(b",\"name\":");
+            bytes::write(line, message);
+            write!(line, ",\"id\":{},\"at_ms\":{at_ms}}}}}", Id(id))?;
+        }
         // `Lines::elements` splits pending entries. An unknown part must not be lost silently.
         part => return Err(io::Error::other(format!("the format has no element for {part:?}"))),
     }

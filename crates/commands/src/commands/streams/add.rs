@@ -2,18 +2,19 @@
 
 use tierce_collections::Stream;
 use tierce_collections::stream::{Keep, StreamId, Trim, TrimPrecision};
-use tierce_keyspace::{Editor, Event, Missing};
+use tierce_keyspace::{Db, Editor, Event, Key, Missing};
 use tierce_wire::resp::Rest;
 
 use super::common::{DELETE, unsigned_ms};
 use super::delete::{References, trim, weigh_trim};
 use super::id::{self, NewId};
+use super::messages::{self, Message};
 use super::reply;
 use crate::command::{Flags, Group, KeyFlags, KeySpec};
 use crate::commands::cursor::Options;
 use crate::commands::options::integer;
 use crate::error::CommandError;
-use crate::pipeline::{Context, Defined, Done, at_least};
+use crate::pipeline::{Context, Defined, Done, Scale, at_least};
 
 pub(super) static COMMANDS: &[Defined] = &[
     Defined::new("xadd", Group::Stream, at_least!(xadd))
@@ -27,10 +28,13 @@ pub(super) static COMMANDS: &[Defined] = &[
                  entries evicted.",
         )
         .doc(
-            "key [NOMKSTREAM] [KEEPREF | DELREF | ACKED] [<MAXLEN | MINID> [\"=\" | \"~\"] \
-                 threshold [LIMIT count]] <\"*\" | id> field value [field value ...]",
+            "key [NOMKSTREAM] [KEEPREF | DELREF | ACKED] [IDMPAUTO producer-id | IDMP producer-id \
+                 idempotent-id] [<MAXLEN | MINID> [\"=\" | \"~\"] threshold [LIMIT count]] <\"*\" | \
+                 id> field value [field value ...]",
             "Appends an entry to a stream. The key is created if it does not exist. May remove the \
-                 oldest entries, as XTRIM.",
+                 oldest entries, as XTRIM. If a producer repeats a message, which IDMP names and \
+                 IDMPAUTO recognizes by its fields, nothing is added, and the ID of the first entry \
+                 is returned.",
         )
         .example(
             r#"
@@ -49,6 +53,12 @@ pub(super) static COMMANDS: &[Defined] = &[
             2) 1) "2-0"
                2) 1) "type"
                   2) "login"
+            > XADD orders IDMP shop-1 order-17 * total 20
+            "...-0"
+            > XADD orders IDMP shop-1 order-17 * total 20
+            "...-0"
+            > XLEN orders
+            (integer) 1
             > XADD events 1-5 type late
             (error) ERR The ID specified in XADD is equal or smaller than the target stream top item
             "#,
@@ -187,6 +197,8 @@ fn default_limit(node_entries_max: usize) -> usize {
 struct Addition<'a> {
     missing: Missing,
     trim: Option<(Trim, References)>,
+    /// Name of the message, if it may be repeated.
+    message: Option<Message<'a>>,
     id: NewId,
     /// Names and values, alternating.
     fields: Rest<'a>,
@@ -194,22 +206,51 @@ struct Addition<'a> {
 
 impl<'a> Addition<'a> {
     fn parse(ctx: &Context<'_, '_>, mut arguments: Options<'a>) -> Result<Self, CommandError> {
-        let (mut missing, mut trimming) = (Missing::Create, Trimming::default());
+        const EXPLICIT: CommandError =
+            CommandError::new("ERR IDMP and IDMPAUTO can only be used with * as the ID");
+        let (mut missing, mut trimming, mut message) = (Missing::Create, Trimming::default(), None);
         // No ID begins with a letter, so that the usual call compares no words.
         let is_option = |next: &[u8]| next.first().is_some_and(u8::is_ascii_alphabetic);
         while arguments.rest().get(0).is_some_and(is_option) {
             if arguments.take("nomkstream") {
                 missing = Missing::Skip;
-            } else if !trimming.take(&mut arguments)? {
+            } else if !trimming.take(&mut arguments)?
+                && !Message::take(&mut message, &mut arguments)?
+            {
                 break;
             }
         }
         let id = arguments.next_value().map(NewId::parse).transpose()?;
         let trim = trimming.finish(ctx.kernel.keyspace.limits().stream.node_entries_max)?;
         let id = id.ok_or_else(|| CommandError::arity(ctx.name()))?;
-        Ok(Self { missing, trim, id, fields: arguments.rest() })
+        // Another server states the ID that it has made.
+        if message.is_some() && id != NewId::Now && !messages::is_replayed(ctx) {
+            return Err(EXPLICIT);
+        }
+        Ok(Self { missing, trim, message, id, fields: arguments.rest() })
+    }
+
+    /// Adds the entry, and trims the stream. Returns the ID and the number of trimmed entries.
+    #[inline]
+    fn apply(
+        &self,
+        stream: &mut Editor<'_, Stream>,
+        fields: impl ExactSizeIterator<Item = [&'a [u8]; 2]> + Clone,
+        now_ms: u64,
+        scale: Scale,
+    ) -> Result<(StreamId, usize), CommandError> {
+        if let Some((trim, references)) = self.trim {
+            weigh_trim(scale, stream, trim, references)?;
+        }
+        let id = new_id(stream, self.id, now_ms)?;
+        stream.add(id, fields.map(|[name, value]| (name, value)));
+        let trimmed = self.trim.map_or(0, |(what, references)| trim(stream, what, references));
+        Ok((id, trimmed))
     }
 }
+
+/// Bytes that are hashed in the time for one element.
+const HASHED_BYTES: usize = 16;
 
 fn xadd(ctx: &mut Context<'_, '_>, [key]: [&[u8]; 1], arguments: Rest<'_, 3>) -> Done {
     const ZERO: CommandError =
@@ -220,23 +261,62 @@ fn xadd(ctx: &mut Context<'_, '_>, [key]: [&[u8]; 1], arguments: Rest<'_, 3>) ->
     if addition.id == NewId::Given(StreamId::MIN) {
         return Err(ZERO);
     }
+    if addition.message.is_some() {
+        return add_once(ctx, key, &addition, fields);
+    }
     let (now_ms, scale) = (unsigned_ms(ctx.now_ms), ctx.scale());
     let (mut db, key, reply) = ctx.open(key);
     let added = db.edit(key, addition.missing, |stream: &mut Editor<'_, Stream>| {
-        if let Some((trim, references)) = addition.trim {
-            weigh_trim(scale, stream, trim, references)?;
-        }
-        let id = new_id(stream, addition.id, now_ms)?;
-        stream.add(id, fields.map(|[name, value]| (name, value)));
-        let trimmed = addition.trim.map_or(0, |(what, references)| trim(stream, what, references));
-        Ok::<_, CommandError>((id, trimmed))
+        addition.apply(stream, fields, now_ms, scale)
     })?;
     match added {
         Some((id, trimmed)) => {
-            db.event(Event::XAdd, key);
-            if trimmed > 0 {
-                db.event(Event::XTrim, key);
-            }
+            publish(&db, key, trimmed);
+            reply::id(reply, id);
+        }
+        None => reply.null(),
+    }
+    Ok(())
+}
+
+fn publish(db: &Db<'_>, key: Key<'_>, trimmed: usize) {
+    db.event(Event::XAdd, key);
+    if trimmed > 0 {
+        db.event(Event::XTrim, key);
+    }
+}
+
+/// Adds a message, unless it was added before.
+#[cold]
+fn add_once<'a>(
+    ctx: &mut Context<'_, '_>,
+    key: &[u8],
+    addition: &Addition<'a>,
+    fields: impl ExactSizeIterator<Item = [&'a [u8]; 2]> + Clone,
+) -> Done {
+    let Some(message) = &addition.message else { return Ok(()) };
+    let (now_ms, scale) = (unsigned_ms(ctx.now_ms), ctx.scale());
+    if message.is_automatic() {
+        let bytes = fields.clone().flatten().map(<[u8]>::len).sum::<usize>();
+        scale.weigh(bytes / HASHED_BYTES)?;
+    }
+    let mut digest = Default::default();
+    let name = message.name(fields.clone(), &mut digest);
+    let (limits, is_replayed) = (messages::default_limits(ctx), messages::is_replayed(ctx));
+    let (mut db, key, reply) = ctx.open(key);
+    let added = db.edit(key, addition.missing, |stream: &mut Editor<'_, Stream>| {
+        if !is_replayed && let Some(id) = stream.find_duplicate(name, now_ms) {
+            return Ok((id, None));
+        }
+        let (id, trimmed) = addition.apply(stream, fields, now_ms, scale)?;
+        // The time stands still for commands of another server.
+        let at_ms = if is_replayed { id.ms } else { now_ms };
+        messages::remember(stream, name, id, at_ms, limits);
+        Ok::<_, CommandError>((id, Some(trimmed)))
+    })?;
+    match added {
+        Some((id, trimmed)) => {
+            trimmed.into_iter().for_each(|trimmed| publish(&db, key, trimmed));
             reply::id(reply, id);
         }
         None => reply.null(),

@@ -1,11 +1,11 @@
 //! XINFO: information about a stream, its groups and their consumers.
 
 use tierce_collections::Stream;
-use tierce_collections::stream::{Consumer, Group as ConsumerGroup, StreamId};
+use tierce_collections::stream::{Consumer, Group as ConsumerGroup, Messages, StreamId};
 use tierce_keyspace::BorrowGuard;
 use tierce_wire::resp::Rest;
 
-use super::common::{no_group_of_key, since_ms};
+use super::common::{no_group_of_key, since_ms, unsigned_ms};
 use super::reply;
 use crate::command::{Flags, Group, KeyFlags, KeySpec};
 use crate::commands::cursor::Options;
@@ -233,12 +233,16 @@ fn parse_full(
 fn stream(ctx: &mut Context<'_, '_>, [key]: [&[u8]; 1], options: Rest<'_>) -> Done {
     // Redis checks the key first.
     let full = parse_full(ctx, Options::of(options));
-    let scale = ctx.scale();
+    let (scale, now_ms) = (ctx.scale(), unsigned_ms(ctx.now_ms));
     about(ctx, key, |reply, stream| {
         let full = full?;
         full.map_or(Ok(()), |count| weigh(scale, &stream, count))?;
-        reply.map(if full.is_some() { 9 } else { 10 });
+        let messages = stream.messages();
+        messages.map_or(Ok(()), |messages| scale.weigh(messages.len()))?;
+        let pairs = if full.is_some() { 9 } else { 10 };
+        reply.map(pairs + messages.map_or(0, |_| 6));
         write_state(reply, &stream);
+        messages.into_iter().for_each(|messages| write_messages(reply, messages, now_ms));
         match full {
             None => {
                 labelled_int(reply, "groups", stream.group_count() as i64);
@@ -287,6 +291,18 @@ fn write_state(reply: &mut Reply<'_>, stream: &Stream) {
     labelled_int(reply, "entries-added", state.entries_added as i64);
     let first = stream.first().map_or(StreamId::MIN, |entry| entry.id);
     labelled_id(reply, "recorded-first-entry-id", first);
+}
+
+/// Writes six pairs.
+fn write_messages(reply: &mut Reply<'_>, messages: &Messages, now_ms: u64) {
+    let (limits, counts) = (messages.message_limits(), messages.counts());
+    let (producers, tracked) = messages.tracked(now_ms);
+    labelled_int(reply, "idmp-duration", limits.duration_s.into());
+    labelled_int(reply, "idmp-maxsize", limits.messages_max.into());
+    labelled_int(reply, "pids-tracked", producers as i64);
+    labelled_int(reply, "iids-tracked", tracked as i64);
+    labelled_int(reply, "iids-added", counts.added as i64);
+    labelled_int(reply, "iids-duplicates", counts.duplicates as i64);
 }
 
 fn write_group(

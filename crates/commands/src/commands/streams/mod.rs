@@ -7,6 +7,7 @@ mod delete;
 mod group;
 mod id;
 mod info;
+mod messages;
 mod nack;
 mod pending;
 mod range;
@@ -27,4 +28,5 @@ pub(super) static COMMANDS: &[&[Defined]] = &[
     claim::COMMANDS,
     nack::COMMANDS,
     info::COMMANDS,
+    messages::COMMANDS,
 ];

@@ -4,7 +4,8 @@
 //! one is correct, whatever a checkpoint has written in between.
 
 use tierce_collections::stream::{
-    ConsumerNumber, Entry, Group, NewFields, Pending, State, StreamId, Trim,
+    ConsumerNumber, Entry, Group, MessageCounts, MessageLimits, MessageName, Messages, NewFields,
+    Pending, Remembered, State, StreamId, Trim,
 };
 use tierce_collections::{CollectionKind, IntText, Stream};
 
@@ -32,6 +33,10 @@ mod edit {
     /// Only for rollbacks, never in the log.
     pub(super) const WITHDRAW: u8 = 11;
     pub(super) const NEW_GROUP: u8 = 12;
+    pub(super) const MESSAGES: u8 = 13;
+    pub(super) const REMEMBER: u8 = 14;
+    /// Only for rollbacks, never in the log.
+    pub(super) const FORGET: u8 = 15;
 }
 
 const fn code_of(edit: u8) -> u8 {
@@ -243,6 +248,50 @@ impl Editor<'_, Stream> {
         }
         gone.len()
     }
+
+    /// Returns the entry of a message that is added again, and counts it; `None` for a new message. The count is not
+    /// logged on its own: it changes no data.
+    pub fn find_duplicate(&mut self, name: MessageName<'_>, now_ms: u64) -> Option<StreamId> {
+        let messages = self.value.messages()?;
+        let (id, counts) = (messages.find(name, now_ms)?, messages.counts());
+        self.undo_by(|edits| put_forgotten(edits, counts, StreamId::MIN));
+        let duplicates = counts.duplicates.saturating_add(1);
+        self.value.set_message_counts(MessageCounts { duplicates, ..counts });
+        Some(id)
+    }
+
+    /// Forgets all messages. New ones are remembered by these limits.
+    pub fn set_messages(&mut self, limits: MessageLimits, counts: MessageCounts) {
+        self.before(|stream, edits| put_messages(edits, stream.messages()));
+        self.value.set_messages(Some(limits), counts);
+        self.record(|edits| put_limits(edits, limits, counts));
+    }
+
+    /// Remembers a message that was added at this time as this entry. Does nothing before [`Editor::set_messages`].
+    pub fn remember(
+        &mut self,
+        name: MessageName<'_>,
+        id: StreamId,
+        at_ms: u64,
+        counts: MessageCounts,
+    ) {
+        let Some(before) = self.value.messages().map(Messages::counts) else { return };
+        let is_undoable = self.is_undoable();
+        let mut forgotten = Vec::new();
+        let is_new = self.value.remember(name, id, at_ms, |id, message| {
+            if is_undoable {
+                forgotten.push((id, message));
+            }
+        });
+        self.value.set_message_counts(counts);
+        self.undo_by(|edits| {
+            put_forgotten(edits, before, if is_new { id } else { StreamId::MIN });
+            // The expired ones last, since they would be forgotten again for the others.
+            let forgotten = forgotten.iter().rev();
+            forgotten.for_each(|(id, message)| put_remembered(edits, before, *id, message));
+        });
+        self.record(|edits| put_message(edits, counts, at_ms, id, name));
+    }
 }
 
 /// Time and count of the deliveries of an entry.
@@ -405,10 +454,76 @@ fn put_pending(
     put_ids(edits, ids);
 }
 
-/// Appends the metadata, without entries and pending ones.
+fn put_counts(edits: &mut Writer<'_>, counts: MessageCounts) {
+    edits.number(counts.added);
+    edits.number(counts.duplicates);
+}
+
+/// Appends that all messages are forgotten, and the limits of new ones.
+fn put_limits(edits: &mut Writer<'_>, limits: MessageLimits, counts: MessageCounts) {
+    edits.begin(code_of(edit::MESSAGES));
+    edits.number(limits.duration_s.into());
+    edits.number(limits.messages_max.into());
+    put_counts(edits, counts);
+}
+
+fn put_message(
+    edits: &mut Writer<'_>,
+    counts: MessageCounts,
+    at_ms: u64,
+    id: StreamId,
+    name: MessageName<'_>,
+) {
+    edits.begin(code_of(edit::REMEMBER));
+    put_counts(edits, counts);
+    edits.number(at_ms);
+    put_id(edits, id);
+    edits.bytes(name.producer);
+    edits.bytes(name.message);
+}
+
+fn put_remembered(
+    edits: &mut Writer<'_>,
+    counts: MessageCounts,
+    id: StreamId,
+    message: &Remembered,
+) {
+    put_message(edits, counts, message.at_ms, id, message.name());
+}
+
+fn put_forgotten(edits: &mut Writer<'_>, counts: MessageCounts, id: StreamId) {
+    edits.begin(code_of(edit::FORGET));
+    put_counts(edits, counts);
+    put_id(edits, id);
+}
+
+/// Appends the limits and all messages, or that there were never any.
+fn put_messages(edits: &mut Writer<'_>, messages: Option<&Messages>) {
+    let never = MessageLimits { duration_s: 0, messages_max: 0 };
+    let limits = messages.map_or(never, Messages::message_limits);
+    put_limits(edits, limits, messages.map(Messages::counts).unwrap_or_default());
+    put_message_range(edits, messages, StreamId::MIN, StreamId::MAX);
+}
+
+fn put_message_range(
+    edits: &mut Writer<'_>,
+    messages: Option<&Messages>,
+    from: StreamId,
+    to: StreamId,
+) {
+    let Some(messages) = messages else { return };
+    for (id, message) in messages.range(from, to) {
+        put_remembered(edits, messages.counts(), id, message);
+    }
+}
+
+/// Appends the metadata, without entries, pending ones and messages.
 fn put_heads(edits: &mut Writer<'_>, stream: &Stream) {
     put_state(edits, stream.state());
     stream.groups().for_each(|(name, group)| put_group_head(edits, name, group));
+    if let Some(messages) = stream.messages() {
+        put_limits(edits, messages.message_limits(), messages.counts());
+    }
 }
 
 fn put_group_head(edits: &mut Writer<'_>, name: &[u8], group: &Group) {
@@ -418,7 +533,7 @@ fn put_group_head(edits: &mut Writer<'_>, name: &[u8], group: &Group) {
     }
 }
 
-/// Appends the entries from `from` to `to`, and their pending states.
+/// Appends the entries from `from` to `to`, their pending states, and the messages of these entries.
 fn put_range(edits: &mut Writer<'_>, stream: &Stream, from: StreamId, to: StreamId) {
     for entry in stream.ascending(from, to) {
         put_entry(edits, &entry);
@@ -426,6 +541,7 @@ fn put_range(edits: &mut Writer<'_>, stream: &Stream, from: StreamId, to: Stream
     for (name, group) in stream.groups() {
         put_pending_range(edits, name, group, from, to);
     }
+    put_message_range(edits, stream.messages(), from, to);
 }
 
 /// Appends the pending entries of a group; neighbours that were delivered together share an edit.
@@ -455,7 +571,7 @@ fn put_pending_range(
     flush(run, &mut ids);
 }
 
-/// Approximate number of pending entries in a part of a checkpoint, of all groups together.
+/// Approximate number of pending entries in a part of a checkpoint, of all groups together, and of messages.
 const PENDING_PER_PART: usize = 1024;
 
 /// Returns the millisecond before which a part ends that begins with `from_ms`; `None` for the end of the stream.
@@ -474,7 +590,10 @@ fn end_of_part(stream: &Stream, from_ms: u64, bytes_max: usize) -> Option<u64> {
     let pending = PENDING_PER_PART / stream.group_count().max(1);
     let groups = stream.groups();
     let ends = groups.filter_map(|(_, group)| group.pending(from, StreamId::MAX).nth(pending));
-    let end = ends.map(|(id, _)| id.ms).chain(beyond.map(|entry| entry.id.ms)).min()?;
+    let messages = stream.messages().into_iter();
+    let message = messages.filter_map(|it| it.range(from, StreamId::MAX).nth(PENDING_PER_PART));
+    let ends = ends.map(|(id, _)| id.ms).chain(message.map(|(id, _)| id.ms));
+    let end = ends.chain(beyond.map(|entry| entry.id.ms)).min()?;
     // However many entries the first millisecond has, the next part begins later.
     if end > from_ms { Some(end) } else { from_ms.checked_add(1) }
 }
@@ -544,6 +663,17 @@ impl Sealed for Stream {
                 if let Some(mut group) = self.group_mut(group) {
                     ids.for_each(|id| _ = group.acknowledge(id));
                 }
+            }
+            StreamEdit::Messages { limits, counts } => {
+                self.set_messages((limits.duration_s > 0).then_some(limits), counts);
+            }
+            StreamEdit::Remember { counts, at_ms, id, producer, message } => {
+                self.remember(MessageName { producer, message }, id, at_ms, |_, _| ());
+                self.set_message_counts(counts);
+            }
+            StreamEdit::Forget { counts, id } => {
+                self.forget(id);
+                self.set_message_counts(counts);
             }
         }
     }
@@ -650,9 +780,48 @@ pub enum StreamEdit<'a> {
     },
     /// Reverts an addition; never in the log.
     Withdraw(StreamId),
+    /// Forgets all messages, and sets the limits of new ones; none, if the duration is 0.
+    Messages {
+        /// The limits.
+        limits: MessageLimits,
+        /// Numbers of messages so far.
+        counts: MessageCounts,
+    },
+    /// Remembers a message. Skipped while there are no limits.
+    Remember {
+        /// Numbers of messages so far.
+        counts: MessageCounts,
+        /// Time at which it was added.
+        at_ms: u64,
+        /// Its entry, which may have been deleted since.
+        id: StreamId,
+        /// Name of its producer.
+        producer: &'a [u8],
+        /// Its own name.
+        message: &'a [u8],
+    },
+    /// Forgets the message of an entry; never in the log.
+    Forget {
+        /// Numbers of messages so far.
+        counts: MessageCounts,
+        /// The entry.
+        id: StreamId,
+    },
 }
 
 impl<'a> StreamEdit<'a> {
+    /// Appends an edit about messages, as the log has it, and nothing for another one.
+    pub fn put_message(&self, out: &mut Vec<u8>) {
+        let mut edits = Writer::new(out);
+        match *self {
+            Self::Messages { limits, counts } => put_limits(&mut edits, limits, counts),
+            Self::Remember { counts, at_ms, id, producer, message } => {
+                put_message(&mut edits, counts, at_ms, id, MessageName { producer, message });
+            }
+            _ => {}
+        }
+    }
+
     /// Reads an edit whose code has been read.
     pub(super) fn read(code: u8, edit: &mut Reader<'a>) -> Result<Self, Malformed> {
         Ok(match code & EDIT_MASK {
@@ -693,6 +862,17 @@ impl<'a> StreamEdit<'a> {
                 Self::Acknowledge { group: edit.bytes()?, ids: Fields::read(edit)? }
             }
             edit::WITHDRAW => Self::Withdraw(Field::read(edit)?),
+            edit::MESSAGES => {
+                Self::Messages { limits: read_limits(edit)?, counts: read_counts(edit)? }
+            }
+            edit::REMEMBER => Self::Remember {
+                counts: read_counts(edit)?,
+                at_ms: edit.varint()?,
+                id: Field::read(edit)?,
+                producer: edit.bytes()?,
+                message: edit.bytes()?,
+            },
+            edit::FORGET => Self::Forget { counts: read_counts(edit)?, id: Field::read(edit)? },
             _ => return Err(edit.malformed("an edit of a stream of an unknown kind")),
         })
     }
@@ -706,6 +886,17 @@ pub type StreamIds<'a> = Fields<'a, StreamId>;
 
 fn read_optional(edit: &mut Reader<'_>) -> Result<Option<u64>, Malformed> {
     Ok(edit.varint()?.checked_sub(1))
+}
+
+fn read_limits(edit: &mut Reader<'_>) -> Result<MessageLimits, Malformed> {
+    let mut number = || {
+        u32::try_from(edit.varint()?).map_err(|_| edit.malformed("too high a limit of messages"))
+    };
+    Ok(MessageLimits { duration_s: number()?, messages_max: number()? })
+}
+
+fn read_counts(edit: &mut Reader<'_>) -> Result<MessageCounts, Malformed> {
+    Ok(MessageCounts { added: edit.varint()?, duplicates: edit.varint()? })
 }
 
 fn read_delivery(edit: &mut Reader<'_>) -> Result<Delivery, Malformed> {

@@ -3,7 +3,9 @@
 use std::num::NonZeroU64;
 
 use tierce_collections::random::Random;
-use tierce_collections::stream::{Keep, State, StreamId, Trim, TrimPrecision};
+use tierce_collections::stream::{
+    Keep, MessageCounts, MessageLimits, MessageName, Messages, State, StreamId, Trim, TrimPrecision,
+};
 use tierce_collections::{Hash, List, Set, SortedSet, Stream};
 
 use super::world::{DBS, NOW_MS};
@@ -256,7 +258,7 @@ fn on_stream(stream: &mut Editor<'_, Stream>, random: &mut Random) {
     let consumer = [b'c', random.below(3) as u8 + b'0'];
     let ids: Vec<StreamId> = (0..random.below(4)).map(|_| id(random)).collect();
     let at = id(random);
-    match random.below(13) {
+    match random.below(16) {
         0..=3 => {
             let State { last_id, .. } = stream.state();
             let next = StreamId::new(last_id.ms + 1 + random.below(2) as u64, 0);
@@ -292,6 +294,22 @@ fn on_stream(stream: &mut Editor<'_, Stream>, random: &mut Random) {
                 _ => stream.deliver(&group, &consumer, &ids, Delivery { at_ms: at.ms, count }),
             }
         }
-        _ => _ = stream.acknowledge(&group, ids.into_iter()),
+        12 => _ = stream.acknowledge(&group, ids.into_iter()),
+        13 if random.below(3) == 0 || stream.messages().is_none() => {
+            let (duration_s, messages_max) = (1 + at.ms as u32 / 4, 1 + random.below(3) as u32);
+            let counts = MessageCounts { added: at.ms, duplicates: at.seq };
+            stream.set_messages(MessageLimits { duration_s, messages_max }, counts);
+        }
+        _ => {
+            let message = [random.below(6) as u8];
+            let name = MessageName { producer: &consumer, message: &message };
+            let now_ms = stream.state().last_id.ms * 1000;
+            if stream.find_duplicate(name, now_ms).is_none() {
+                let counts = stream.messages().map(Messages::counts).unwrap_or_default();
+                let added = counts.added + 1;
+                let counts = MessageCounts { added, ..counts };
+                stream.remember(name, stream.state().last_id, now_ms, counts);
+            }
+        }
     }
 }
