@@ -34,6 +34,7 @@ ADDED = {
         "xcfgset", "hotkeys", "hotkeys|get", "hotkeys|help", "hotkeys|reset", "hotkeys|start", "hotkeys|stop")},
     "client|capa": "Valkey 8.0",
     "client|durability": "our own",
+    "client|maint_notifications": "our own: as in Redis Software",
     **{name: "our own: commands that never block" for name in (
         "client|acceptnb", "nbcancel", "nbkeys", "nblist", "nblmove", "nblmpop", "nblpop", "nbrpop", "nbxread",
         "nbzpopmax", "nbzpopmin")},

@@ -37,14 +37,14 @@ impl Node {
 }
 
 /// Returns a line of INFO; empty if there is none.
-fn info(c: &mut Connection, name: &str) -> String {
+pub(crate) fn info(c: &mut Connection, name: &str) -> String {
     let text = c.ask("INFO everything").text().to_owned();
     let value = text.lines().find_map(|line| line.strip_prefix(name)?.strip_prefix(':'));
     value.unwrap_or_default().to_owned()
 }
 
 /// Makes a server the replica of another one, and waits until it has its copy.
-fn follow(replica: &Server, primary: &Server) {
+pub(crate) fn follow(replica: &Server, primary: &Server) {
     let mut c = replica.connect();
     c.check(&format!("REPLICAOF 127.0.0.1 {}", primary.port()), "+OK");
     wait_until("the link is up", || info(&mut c, "master_link_status") == "up");
@@ -57,7 +57,7 @@ fn state(c: &mut Connection) -> String {
     info(c, "master_failover_state")
 }
 
-fn wait_for_state(c: &mut Connection, expected: &str) {
+pub(crate) fn wait_for_state(c: &mut Connection, expected: &str) {
     wait_until(expected, || state(c) == expected);
 }
 

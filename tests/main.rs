@@ -99,6 +99,7 @@ mod overload;
 // The process and its tools.
 mod bucket;
 mod failover;
+mod handoffs;
 mod loading;
 mod race;
 mod redirections;

@@ -70,6 +70,7 @@ mod commands;
 
 pub mod hot_keys;
 pub mod kernel;
+pub mod maintenance;
 pub mod metrics;
 pub mod monitors;
 pub mod offload;

@@ -5,6 +5,7 @@ use std::sync::atomic::AtomicUsize;
 use std::sync::atomic::Ordering::{Acquire, Release};
 
 use crate::durability::Switched;
+use crate::maintenance::Notification;
 use crate::persistence::SaveId;
 
 /// A message to all workers.
@@ -14,6 +15,8 @@ pub enum Notice {
     Resume,
     /// A line for the clients of MONITOR.
     Monitor(Arc<[u8]>),
+    /// A message for the clients of `CLIENT MAINT_NOTIFICATIONS`.
+    Maintenance(Notification),
     /// The backlogs of clients are about to be read: publish their current sizes.
     NoteBacklogs,
     /// A save has ended. Clients that wait for it get a reply.

@@ -7,6 +7,7 @@ use tierce_engine::feed::Reader;
 use crate::clock::unix_ms;
 use crate::error::CommandError;
 use crate::kernel::Kernel;
+use crate::maintenance::Notification;
 use crate::message::Notice;
 use crate::pipeline::blocking;
 use crate::replication::failover::{Phase, Plan};
@@ -31,6 +32,9 @@ impl Kernel {
             )));
         }
         let is_to_follow = primary.is_some();
+        if !is_to_follow {
+            self.failover.forget_moved();
+        }
         let lacks_copy = self.role.following().filter(|left| left.position.is_none());
         let is_changed = self.follow_meanwhile(primary, now_ms);
         if let Some(left) = lacks_copy.filter(|_| is_changed && !is_to_follow) {
@@ -75,10 +79,12 @@ impl Kernel {
         if self.role.following().is_some() {
             return false;
         }
+        let until_ms = plan.until_ms;
         self.pause.hold();
         let is_begun = self.failover.begin(plan);
-        if !is_begun {
-            self.pause.let_go();
+        match is_begun {
+            true => self.notify(Notification::failing_over(self, until_ms, unix_ms())),
+            false => self.pause.let_go(),
         }
         is_begun
     }
@@ -110,11 +116,15 @@ impl Kernel {
             return;
         }
         let _still = self.role.hold_still();
-        // In this order: writes that go on are refused.
-        if self.role.update(number, |following| following.hands_over = false) {
-            self.end_failover();
-            self.log.notice("Failover: the other server is the primary now");
+        // In this order: writes that go on are refused, or lead away.
+        self.failover.note_moved(unix_ms());
+        if !self.role.update(number, |following| following.hands_over = false) {
+            self.failover.forget_moved();
+            return;
         }
+        self.end_failover();
+        blocking::unblock_moved(self);
+        self.log.notice("Failover: the other server is the primary now");
     }
 
     /// Undoes a failover, for this reason: this server is a primary, or is one again. `false` if there is none that can
@@ -138,10 +148,20 @@ impl Kernel {
     }
 
     fn end_failover(&self) {
+        let now_ms = unix_ms();
+        // MOVING is last, because a library may close the connection with it.
+        self.notify(Notification::failed_over(self, now_ms));
+        if let Some(moving) = Notification::moving(self, now_ms) {
+            self.notify(moving);
+        }
         self.failover.finish();
         self.settle_expiry();
         self.pause.let_go();
         self.tell_all(&Notice::Resume);
+    }
+
+    fn notify(&self, notification: Notification) {
+        self.tell_all(&Notice::Maintenance(notification));
     }
 
     /// Keys expire, unless another server decides about that, or a failover or shutdown has stopped it. The role is

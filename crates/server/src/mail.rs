@@ -11,6 +11,7 @@ use crate::clients::Client;
 use crate::connection::{self, AnySession, answer};
 use crate::dispatcher::{Dispatcher, Worker, note_backlogs, note_state};
 use crate::listening::EVENTS;
+use crate::maintenance;
 use crate::message::Notice;
 use crate::pipeline;
 use crate::server::{Message, conn_at};
@@ -76,6 +77,13 @@ impl Dispatcher {
                     if let Some(ticket) = worker.awaiting.note_line(&self.0, key, conn.session()) {
                         conn.hold_output(ticket);
                     }
+                }
+            }),
+            Notice::Maintenance(notification) => conns.for_each(|conn| {
+                let (session, output) = conn.split();
+                if maintenance::notify(session.client(), &notification, output) {
+                    session.client().note_output(Client::backlog_of(output));
+                    self.0.clients.memory.count(session.client());
                 }
             }),
             Notice::NoteBacklogs => conns.iter().for_each(|conn| {

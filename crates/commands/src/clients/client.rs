@@ -162,11 +162,17 @@ impl ClientFlags {
     pub const REDIRECTS: Self = Self(1 << 13);
     /// Reads possibly stale data of a replica (`READONLY`).
     pub const READS_REPLICAS: Self = Self(1 << 14);
+    /// Gets notifications of maintenance (`CLIENT MAINT_NOTIFICATIONS`).
+    pub const MAINTENANCE: Self = Self(1 << 15);
+    /// Is told no address in them: it connects again to the one that it has.
+    pub const KEEPS_ENDPOINT: Self = Self(1 << 16);
+    /// Was told to move, as the last one of them.
+    pub const MOVED: Self = Self(1 << 17);
 
     /// Is a replica.
     pub const REPLICA: Self = Self(1 << 11);
 
-    const LETTERS: [(Self, char); 11] = [
+    const LETTERS: [(Self, char); 12] = [
         (Self::REPLICA, 'S'),
         (Self::MONITOR, 'O'),
         (Self::PUBSUB, 'P'),
@@ -178,6 +184,7 @@ impl ClientFlags {
         (Self::NO_TOUCH, 'T'),
         (Self::CLOSING, 'A'),
         (Self::READS_REPLICAS, 'r'),
+        (Self::MAINTENANCE, 'm'),
     ];
 }
 

@@ -152,7 +152,7 @@ fn is_skipme(word: &[u8]) -> bool {
 }
 
 /// Letters of flags that a filter may ask for, including those of Redis that are never set here.
-const FLAG_LETTERS: &str = "OSMxbdcuUAtRBrNPeTIE";
+const FLAG_LETTERS: &str = "OSMxbdcuUAtRBrNPeTIEm";
 
 impl Filter {
     /// Reads the arguments of `CLIENT LIST`.

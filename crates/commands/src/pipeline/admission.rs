@@ -18,6 +18,7 @@ use crate::error::CommandError;
 use crate::eviction::Room;
 use crate::fault::Fault;
 use crate::kernel::Kernel;
+use crate::maintenance;
 use crate::pipeline::program::{access_of, stated_flags};
 use crate::pipeline::redirect;
 use crate::pipeline::{self, Refused};
@@ -307,6 +308,13 @@ impl Admission {
         }
         if self.closed.has(IS_LOADING) && !caller.runs_while_loading(command) {
             return refused(CommandError::LOADING);
+        }
+        // A script that only might write would fail in its midst.
+        if self.closed.has(READ_ONLY.into())
+            && access.may_write
+            && maintenance::leads_away(kernel, &caller.client)
+        {
+            return refused(CommandError::REPLICA_IS_READ_ONLY);
         }
         // The error about a read-only replica comes first, since it stays true when the primary is back.
         let is_for_primary = access.writes && self.closed.has(READ_ONLY.into());

@@ -18,13 +18,14 @@
 //! **Invariant:** the phase only changes while the role is locked
 //! ([`Role::hold_still`](super::role::Role::hold_still)).
 
-use std::sync::atomic::AtomicBool;
 use std::sync::atomic::Ordering::{Acquire, Relaxed, Release};
+use std::sync::atomic::{AtomicBool, AtomicI64};
 use std::time::Duration;
 
 use parking_lot::{Condvar, Mutex};
 
 use super::role::Address;
+use crate::maintenance::MOVING_SECONDS;
 
 /// Arguments of FAILOVER.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -71,6 +72,10 @@ pub struct Failover {
     is_on: AtomicBool,
     /// See [`Failover::target_asks`].
     target_asks: AtomicBool,
+    /// Last id of a notification to clients.
+    last_id: AtomicI64,
+    /// Id of the notification that the target has taken over; zero unless it has.
+    moving_id: AtomicI64,
 }
 
 #[derive(Debug, Default)]
@@ -149,6 +154,42 @@ impl Failover {
         self.target_asks.swap(false, Relaxed)
     }
 
+    /// Returns the id of a notification to clients. The ids grow.
+    pub(crate) fn next_id(&self, now_ms: i64) -> i64 {
+        let next = |last: i64| now_ms.max(last + 1);
+        let last = self.last_id.fetch_update(Relaxed, Relaxed, |last| Some(next(last)));
+        last.map_or(now_ms, next)
+    }
+
+    /// Notes that the target has taken over. Clients that write here are to go there, as long as this server follows.
+    pub(crate) fn note_moved(&self, now_ms: i64) {
+        self.moving_id.store(self.next_id(now_ms), Release);
+    }
+
+    /// Notes that this server is a primary again.
+    pub(crate) fn forget_moved(&self) {
+        self.moving_id.store(0, Release);
+    }
+
+    /// Returns true if the target has taken over.
+    pub(crate) fn has_moved(&self) -> bool {
+        self.moving_id.load(Acquire) != 0
+    }
+
+    /// Returns the id of the notification that the target has taken over, if it has. Clients that are told at about the
+    /// same time get the same id, because a library acts once for all its connections. It is a new one after that time.
+    pub(crate) fn moving_id(&self, now_ms: i64) -> Option<i64> {
+        let id = self.moving_id.load(Acquire);
+        if id == 0 || now_ms < id.saturating_add(MOVING_SECONDS * 1000) {
+            return Some(id).filter(|id| *id != 0);
+        }
+        let next = self.next_id(now_ms);
+        match self.moving_id.compare_exchange(id, next, Release, Acquire) {
+            Ok(_) => Some(next),
+            Err(now) => Some(now).filter(|now| *now != 0),
+        }
+    }
+
     /// Waits until a failover begins, and returns its number and plan. `None` at the end of the server.
     #[must_use]
     pub fn wait_for_begin(&self, after: u64) -> Option<(u64, Plan)> {
@@ -193,5 +234,25 @@ impl Failover {
     pub fn end(&self) {
         self.state.lock().is_ended = true;
         self.changed.notify_all();
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn ids_grow_and_that_of_a_move_lasts_for_its_time() {
+        let failover = Failover::default();
+        assert_eq!((failover.next_id(1000), failover.next_id(1000)), (1000, 1001));
+        // The clock was set back.
+        assert_eq!(failover.next_id(500), 1002);
+        assert_eq!((failover.has_moved(), failover.moving_id(2000)), (false, None));
+        failover.note_moved(2000);
+        assert_eq!((failover.has_moved(), failover.moving_id(31_999)), (true, Some(2000)));
+        assert_eq!(failover.moving_id(32_000), Some(32_000));
+        assert_eq!(failover.moving_id(33_000), Some(32_000));
+        failover.forget_moved();
+        assert_eq!((failover.has_moved(), failover.moving_id(33_000)), (false, None));
     }
 }

@@ -4,9 +4,10 @@ use tierce_net::{Flow, Io};
 use tierce_output::{Mark, Output};
 use tierce_wire::resp::{Args, ProtocolError};
 
-use super::{BatchRunner, TOO_LARGE_TO_KEEP};
+use super::{BatchRunner, Progress, TOO_LARGE_TO_KEEP};
 use crate::caller::{Caller, ReplyMode};
 use crate::error::CommandError;
+use crate::maintenance::{self, Parting};
 use crate::pipeline::{self, Refused};
 use crate::reply::Reply;
 use crate::session::Session;
@@ -78,6 +79,27 @@ impl<'k> BatchRunner<'k, '_> {
         self.reply(caller, output, |reply| {
             pipeline::refuse(self.kernel, self.counters, reply, &refused);
         });
+    }
+
+    /// Replies to a request that admission refuses. Returns false, because it does not run.
+    ///
+    /// # Errors
+    /// If the connection closes, because its client is to go to another server.
+    #[cold]
+    pub(super) fn refuse_or_lead_away(
+        &self,
+        caller: &mut Caller,
+        output: &mut Output,
+        mut refused: Refused<'_>,
+        now_ms: i64,
+    ) -> Result<bool, Progress> {
+        match maintenance::lead_away(self.kernel, caller, &refused.error, output, now_ms) {
+            None => {}
+            Some(Parting::Closes) => return Err(Progress::Closing),
+            Some(Parting::Repeats(error)) => refused.error = error,
+        }
+        self.refuse(caller, output, refused);
+        Ok(false)
     }
 
     pub(super) fn reply(

@@ -198,8 +198,7 @@ impl<'k> BatchRunner<'k, '_> {
             match decision {
                 Ok(()) => {}
                 Err(Barred::Refused(refused)) => {
-                    self.refuse(caller, output, refused);
-                    return Ok(false);
+                    return self.refuse_or_lead_away(caller, output, refused, now_ms);
                 }
                 Err(Barred::Held(deferral)) => {
                     return Err(Progress::Held { index, deferral });

@@ -150,6 +150,7 @@ fn reset(ctx: &mut Context<'_, '_>) -> Done {
         ClientFlags::NO_TOUCH,
         ClientFlags::REDIRECTS,
         ClientFlags::READS_REPLICAS,
+        ClientFlags::MAINTENANCE,
     ] {
         caller.client.set(flag, false);
     }

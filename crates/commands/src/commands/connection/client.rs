@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use tierce_wire::number;
-use tierce_wire::resp::Rest;
+use tierce_wire::resp::{Proto, Rest};
 
 use super::auth::clean_name;
 use super::tracking::{caching, get_redir, track, tracking_info};
@@ -170,6 +170,21 @@ pub(super) static COMMANDS: &[Defined] = &[Defined::container(
                 > CLIENT LIST
                 id=... addr=127.0.0.1:... cmd=client|list ...
                 ...
+                "#,
+            ),
+        sub("maint_notifications", at_least!(sub maint_notifications))
+            .since("Tierce 0.1.0", "O(1)")
+            .doc(
+                "<ON | OFF> [MOVING-ENDPOINT-TYPE <INTERNAL-IP | INTERNAL-FQDN | EXTERNAL-IP | EXTERNAL-FQDN | NONE>]",
+                "Says whether the server tells the connection of planned failovers, and where to connect \
+                 then, with push messages. Needs RESP3.",
+            )
+            .example(
+                r#"
+                > CLIENT MAINT_NOTIFICATIONS OFF
+                OK
+                > CLIENT MAINT_NOTIFICATIONS ON MOVING-ENDPOINT-TYPE nowhere
+                (error) ERR moving-endpoint-type is not one of internal-ip, internal-fqdn, external-ip, external-fqdn, none
                 "#,
             ),
         sub("no-evict", exactly!(sub no_evict))
@@ -415,6 +430,43 @@ fn no_evict(ctx: &mut Context<'_, '_>, [state]: [&[u8]; 1]) -> Done {
     ctx.caller.client.set(ClientFlags::NO_EVICT, on_off(state)?);
     ctx.reply.ok();
     Ok(())
+}
+
+/// Tells the client of maintenance, or no longer.
+fn maint_notifications(ctx: &mut Context<'_, '_>, [state]: [&[u8]; 1], options: Rest<'_>) -> Done {
+    const OLD_PROTOCOL: CommandError = CommandError::new(
+        "ERR CLIENT MAINT_NOTIFICATIONS sends push messages, which need RESP3: send HELLO 3 first",
+    );
+    let is_on = on_off(state)?;
+    let keeps_endpoint = match options.exactly() {
+        None if options.is_empty() => false,
+        Some([name, kind]) if name.eq_ignore_ascii_case(b"moving-endpoint-type") => {
+            has_no_endpoint(kind)?
+        }
+        _ => return Err(CommandError::SYNTAX),
+    };
+    if is_on && ctx.caller.proto == Proto::Resp2 {
+        return Err(OLD_PROTOCOL);
+    }
+    let client = &ctx.caller.client;
+    client.set(ClientFlags::MAINTENANCE, is_on);
+    client.set(ClientFlags::KEEPS_ENDPOINT, keeps_endpoint);
+    client.set(ClientFlags::MOVED, false);
+    ctx.reply.ok();
+    Ok(())
+}
+
+/// Parses the kind of address in `MOVING`; returns true for none. This server knows one address of each replica: the
+/// one that it announces, else the one from which it connects.
+fn has_no_endpoint(kind: &[u8]) -> Result<bool, CommandError> {
+    const UNKNOWN: CommandError = CommandError::new(
+        "ERR moving-endpoint-type is not one of internal-ip, internal-fqdn, external-ip, external-fqdn, none",
+    );
+    match kind.to_ascii_lowercase().as_slice() {
+        b"none" => Ok(true),
+        b"internal-ip" | b"internal-fqdn" | b"external-ip" | b"external-fqdn" => Ok(false),
+        _ => Err(UNKNOWN),
+    }
 }
 
 fn accept_nb(ctx: &mut Context<'_, '_>, [state]: [&[u8]; 1]) -> Done {

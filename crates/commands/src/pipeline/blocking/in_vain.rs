@@ -16,6 +16,7 @@ use crate::clients::{Client, ClientFlags};
 use crate::command::CommandId;
 use crate::error::CommandError;
 use crate::kernel::Kernel;
+use crate::maintenance;
 use crate::reply::Reply;
 use crate::waiting::{self, Awaited};
 
@@ -25,6 +26,8 @@ const UNBLOCKED: Reason = Reason(2);
 pub(super) const GONE: Reason = Reason(3);
 const ROLE_CHANGED: Reason = Reason(4);
 const REDIRECTED: Reason = Reason(5);
+/// The client connects to another server, which it was told before.
+const MOVED: Reason = Reason(6);
 
 /// Error for a client that waits for something that a replica cannot give it.
 pub(crate) const ENDED_BY_ROLE: CommandError = CommandError::new(
@@ -67,6 +70,9 @@ pub(in crate::pipeline) fn answer_in_vain(
     {
         kernel.end_result(deferred);
         return 0;
+    }
+    if reason == MOVED {
+        return answer_with(kernel, to.clone(), proto, |_| ());
     }
     let proto = to.deferred().map_or(proto, |deferred| deferred.choose_proto());
     answer_with(kernel, to.clone(), proto, |reply| match error_in_vain(kernel, reason) {
@@ -203,10 +209,20 @@ pub(super) fn unblock_by_role(kernel: &Kernel, client: &Client) {
     // Nothing has been done for it. A client that waits for replicas is different: it must not repeat its write
     // elsewhere.
     match redirects {
+        // It waits on, until it can be told where to go.
+        _ if maintenance::concerns(client) && kernel.failover.is_on() => false,
+        _ if maintenance::leads_away(kernel, client) => end_waiting(kernel, client, MOVED, close),
         true => end_waiting(kernel, client, REDIRECTED, || ()),
         false => end_waiting(kernel, client, ROLE_CHANGED, close),
     };
     end_all(kernel, client, ROLE_CHANGED);
+}
+
+/// Ends the waits of clients that were told to go to the server that has taken over.
+pub(crate) fn unblock_moved(kernel: &Kernel) {
+    let clients = kernel.clients.all();
+    let told = clients.iter().filter(|client| maintenance::concerns(client));
+    told.for_each(|client| unblock_by_role(kernel, client));
 }
 
 /// Calls `prepare` and ends the wait of a client for keys, unless another thread does. Returns true if it was

@@ -34,7 +34,7 @@ pub use crate::waiting::Patience;
 use crate::waiting::{Awaited, ReplyTo};
 
 pub(super) use in_vain::answer_in_vain;
-pub(crate) use in_vain::{ENDED_BY_ROLE, unblock, unblock_all};
+pub(crate) use in_vain::{ENDED_BY_ROLE, unblock, unblock_all, unblock_moved};
 pub use in_vain::{connection_ends, nobody_waits, reply_late, time_is_up};
 pub(crate) use nonblocking::{accept_results, cancel, cancel_all, client_leaves, listener};
 pub use nonblocking::{result_is_due, send_away};
