@@ -56,6 +56,7 @@ pub mod caller;
 pub mod certificates;
 pub mod clients;
 pub mod lease;
+pub mod maintenance;
 pub mod message;
 pub mod notifications;
 pub mod pubsub;
@@ -70,7 +71,6 @@ mod commands;
 
 pub mod hot_keys;
 pub mod kernel;
-pub mod maintenance;
 pub mod metrics;
 pub mod monitors;
 pub mod offload;

@@ -9,7 +9,7 @@ use crate::error::CommandError;
 use crate::kernel::Kernel;
 use crate::maintenance::Notification;
 use crate::message::Notice;
-use crate::pipeline::blocking;
+use crate::pipeline::{blocking, handoff};
 use crate::replication::failover::{Phase, Plan};
 use crate::replication::role::Address;
 use crate::shutdown::Shutdown;
@@ -83,7 +83,7 @@ impl Kernel {
         self.pause.hold();
         let is_begun = self.failover.begin(plan);
         match is_begun {
-            true => self.notify(Notification::failing_over(self, until_ms, unix_ms())),
+            true => self.notify(handoff::failing_over(self, until_ms, unix_ms())),
             false => self.pause.let_go(),
         }
         is_begun
@@ -150,8 +150,8 @@ impl Kernel {
     fn end_failover(&self) {
         let now_ms = unix_ms();
         // MOVING is last, because a library may close the connection with it.
-        self.notify(Notification::failed_over(self, now_ms));
-        if let Some(moving) = Notification::moving(self, now_ms) {
+        self.notify(handoff::failed_over(self, now_ms));
+        if let Some(moving) = handoff::moving(self, now_ms) {
             self.notify(moving);
         }
         self.failover.finish();

@@ -11,9 +11,9 @@ use crate::clients::Client;
 use crate::connection::{self, AnySession, answer};
 use crate::dispatcher::{Dispatcher, Worker, note_backlogs, note_state};
 use crate::listening::EVENTS;
-use crate::maintenance;
 use crate::message::Notice;
 use crate::pipeline;
+use crate::pipeline::handoff;
 use crate::server::{Message, conn_at};
 use crate::stats::Stat;
 use crate::waiting::{self, ConnAddress, Obstacle};
@@ -81,7 +81,7 @@ impl Dispatcher {
             }),
             Notice::Maintenance(notification) => conns.for_each(|conn| {
                 let (session, output) = conn.split();
-                if maintenance::notify(session.client(), &notification, output) {
+                if handoff::notify(session.client(), &notification, output) {
                     session.client().note_output(Client::backlog_of(output));
                     self.0.clients.memory.count(session.client());
                 }

@@ -18,10 +18,9 @@ use crate::error::CommandError;
 use crate::eviction::Room;
 use crate::fault::Fault;
 use crate::kernel::Kernel;
-use crate::maintenance;
 use crate::pipeline::program::{access_of, stated_flags};
-use crate::pipeline::redirect;
 use crate::pipeline::{self, Refused};
+use crate::pipeline::{handoff, redirect};
 use crate::replica_level::ReplicaLevel;
 use crate::replication::role::{LACKS_REPLICAS, READ_ONLY, STALE};
 use crate::waiting::{Deferral, Obstacle};
@@ -312,7 +311,7 @@ impl Admission {
         // A script that only might write would fail in its midst.
         if self.closed.has(READ_ONLY.into())
             && access.may_write
-            && maintenance::leads_away(kernel, &caller.client)
+            && handoff::leads_away(kernel, &caller.client)
         {
             return refused(CommandError::REPLICA_IS_READ_ONLY);
         }

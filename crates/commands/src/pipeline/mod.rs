@@ -35,6 +35,7 @@ mod defined;
 mod executor;
 pub mod fetch;
 mod guard;
+pub mod handoff;
 mod locking;
 pub mod meter;
 mod mode;

@@ -7,7 +7,7 @@ use tierce_wire::resp::{Args, ProtocolError};
 use super::{BatchRunner, Progress, TOO_LARGE_TO_KEEP};
 use crate::caller::{Caller, ReplyMode};
 use crate::error::CommandError;
-use crate::maintenance::{self, Parting};
+use crate::pipeline::handoff::{self, Parting};
 use crate::pipeline::{self, Refused};
 use crate::reply::Reply;
 use crate::session::Session;
@@ -93,7 +93,7 @@ impl<'k> BatchRunner<'k, '_> {
         mut refused: Refused<'_>,
         now_ms: i64,
     ) -> Result<bool, Progress> {
-        match maintenance::lead_away(self.kernel, caller, &refused.error, output, now_ms) {
+        match handoff::lead_away(self.kernel, caller, &refused.error, output, now_ms) {
             None => {}
             Some(Parting::Closes) => return Err(Progress::Closing),
             Some(Parting::Repeats(error)) => refused.error = error,

@@ -7,6 +7,7 @@ use tierce_keyspace::{Cancelled, Reason, forget_waiter};
 use tierce_output::Output;
 use tierce_wire::resp::Proto;
 
+use super::super::handoff;
 use super::super::redirect::redirection;
 use super::blocked_of;
 use super::nonblocking::{client_leaves, end_all};
@@ -16,7 +17,6 @@ use crate::clients::{Client, ClientFlags};
 use crate::command::CommandId;
 use crate::error::CommandError;
 use crate::kernel::Kernel;
-use crate::maintenance;
 use crate::reply::Reply;
 use crate::waiting::{self, Awaited};
 
@@ -210,8 +210,8 @@ pub(super) fn unblock_by_role(kernel: &Kernel, client: &Client) {
     // elsewhere.
     match redirects {
         // It waits on, until it can be told where to go.
-        _ if maintenance::concerns(client) && kernel.failover.is_on() => false,
-        _ if maintenance::leads_away(kernel, client) => end_waiting(kernel, client, MOVED, close),
+        _ if handoff::concerns(client) && kernel.failover.is_on() => false,
+        _ if handoff::leads_away(kernel, client) => end_waiting(kernel, client, MOVED, close),
         true => end_waiting(kernel, client, REDIRECTED, || ()),
         false => end_waiting(kernel, client, ROLE_CHANGED, close),
     };
@@ -221,7 +221,7 @@ pub(super) fn unblock_by_role(kernel: &Kernel, client: &Client) {
 /// Ends the waits of clients that were told to go to the server that has taken over.
 pub(crate) fn unblock_moved(kernel: &Kernel) {
     let clients = kernel.clients.all();
-    let told = clients.iter().filter(|client| maintenance::concerns(client));
+    let told = clients.iter().filter(|client| handoff::concerns(client));
     told.for_each(|client| unblock_by_role(kernel, client));
 }
 

@@ -1,0 +1,108 @@
+//! Clients that are told of a failover (`CLIENT MAINT_NOTIFICATIONS`), and go to the server that takes over.
+//!
+//! Libraries act on `MOVING` with the next bytes that they read, so a write may arrive here after it. A replica would
+//! refuse that write, and the library would give the error to the application. So the server closes the connection
+//! instead ([`Parting`]). The library connects to the new address, and repeats the write there.
+
+use tierce_output::Output;
+use tierce_wire::resp::Proto;
+
+use crate::caller::Caller;
+use crate::clients::{Client, ClientFlags};
+use crate::error::CommandError;
+use crate::kernel::Kernel;
+use crate::maintenance::Notification;
+use crate::reply::Reply;
+
+/// Seconds in `FAILING_OVER` for a failover without a timeout.
+const FAILING_OVER_SECONDS: i64 = 10;
+
+/// Error for a library that repeats calls with it.
+const HANDED_OVER: CommandError =
+    CommandError::new("LOADING This server has handed over to another one, and has done nothing");
+
+/// Creates a notification that a failover begins, which is given up at `until_ms`.
+pub(crate) fn failing_over(kernel: &Kernel, until_ms: Option<i64>, now_ms: i64) -> Notification {
+    let seconds =
+        until_ms.map(|until_ms| until_ms.saturating_sub(now_ms).saturating_add(999) / 1000);
+    Notification::FailingOver {
+        id: kernel.failover.next_id(now_ms),
+        seconds: seconds.unwrap_or(FAILING_OVER_SECONDS),
+    }
+}
+
+/// Creates a notification that a failover is over.
+pub(crate) fn failed_over(kernel: &Kernel, now_ms: i64) -> Notification {
+    Notification::FailedOver { id: kernel.failover.next_id(now_ms) }
+}
+
+/// Creates a notification of the server to which this one has handed over; `None` unless it has, and still follows.
+pub(crate) fn moving(kernel: &Kernel, now_ms: i64) -> Option<Notification> {
+    let id = kernel.failover.moving_id(now_ms)?;
+    let address = kernel.role.following()?.primary.to_string().into();
+    Some(Notification::Moving { id, address })
+}
+
+/// Returns true if the client gets notifications: it has asked for them, and speaks version 3.
+pub(crate) fn concerns(client: &Client) -> bool {
+    client.has(ClientFlags::MAINTENANCE) && client.proto() == Proto::Resp3
+}
+
+/// Writes a notification for a client that gets them. Returns true if so. Only the worker that owns the client calls
+/// it.
+pub fn notify(client: &Client, notification: &Notification, output: &mut Output) -> bool {
+    let is_told = concerns(client);
+    if is_told {
+        let keeps_endpoint = client.has(ClientFlags::KEEPS_ENDPOINT);
+        notification.write(keeps_endpoint, &mut Reply::new(output, Proto::Resp3));
+        client.set(ClientFlags::MOVED, matches!(notification, Notification::Moving { .. }));
+    }
+    is_told
+}
+
+/// Returns true if writes of the client close its connection, because this server has handed over. A client that
+/// reconnects to the same address gets errors from then on: otherwise it would come back forever.
+pub(crate) fn leads_away(kernel: &Kernel, client: &Client) -> bool {
+    concerns(client)
+        && kernel.failover.has_moved()
+        && (!client.has(ClientFlags::KEEPS_ENDPOINT) || client.has(ClientFlags::MOVED))
+}
+
+/// Reaction to a write of a client that is led away, instead of `READONLY`.
+#[derive(Debug)]
+pub enum Parting {
+    /// The connection closes.
+    Closes,
+    /// The client gets this error, which its library does not show to the application.
+    Repeats(CommandError),
+}
+
+/// Tells the caller of a write that this replica refuses with `error` where to go, unless it knows. Returns the
+/// reaction if it is not that error.
+pub fn lead_away(
+    kernel: &Kernel,
+    caller: &Caller,
+    error: &CommandError,
+    output: &mut Output,
+    now_ms: i64,
+) -> Option<Parting> {
+    let client = &caller.client;
+    if error.kind() != CommandError::REPLICA_IS_READ_ONLY.kind() || !leads_away(kernel, client) {
+        return None;
+    }
+    let there = moving(kernel, now_ms)?;
+    if !client.has(ClientFlags::MOVED) {
+        notify(client, &there, output);
+    }
+    Some(match repeats_loading(client) && !caller.is_in_transaction() {
+        true => Parting::Repeats(HANDED_OVER),
+        false => Parting::Closes,
+    })
+}
+
+/// Returns true for a client of go-redis. It opens a connection to the old address for each one that closes, three
+/// times at most. With this error it keeps the connection, connects it to the new address, and repeats the call.
+fn repeats_loading(client: &Client) -> bool {
+    !client.has(ClientFlags::KEEPS_ENDPOINT)
+        && client.identity.lock().library.starts_with("go-redis")
+}
