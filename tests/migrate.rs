@@ -3,6 +3,7 @@
 use std::io::{Read, Write};
 use std::net::TcpListener;
 use std::thread;
+use std::time::Duration;
 
 use tierce_harness::{Connection, Server, TempDir, wait_until};
 
@@ -169,10 +170,40 @@ fn only_what_the_target_has_confirmed_is_removed() {
     c.expect(READING);
     other.check("GET b", "\"2\"");
     // It is not awaited once its client has gone.
-    c.request(&["MIGRATE", "127.0.0.1", &target(1).to_string(), "b", "0", "1000000000"]);
-    wait_until("it has begun", || other.ask("CLIENT LIST").text().contains("cmd=migrate"));
-    drop(c);
+    let mut leaver = server.connect();
+    leaver.request(&["MIGRATE", "127.0.0.1", &target(1).to_string(), "b", "0", "1000000000"]);
+    let calls = |c: &mut Connection| c.ask("CLIENT LIST").text().matches("cmd=migrate").count();
+    wait_until("it has begun", || calls(&mut other) == 2);
+    drop(leaver);
     other.check("GET b", "\"2\"");
+}
+
+#[test]
+fn a_target_that_confirms_keys_slowly_does_not_keep_them_locked() {
+    let listener = TcpListener::bind("127.0.0.1:0").expect("a port");
+    let port = listener.local_addr().expect("bound").port();
+    thread::spawn(move || {
+        let (mut stream, _) = listener.accept().expect("a connection");
+        stream.set_read_timeout(Some(Duration::from_millis(20))).expect("a socket");
+        let mut buffer = [0; 4096];
+        // One reply after each time without a request, far within the timeout of a reply.
+        loop {
+            match stream.read(&mut buffer) {
+                Ok(0) => break,
+                Ok(_) => {}
+                Err(_) if stream.write_all(b"+OK\r\n").is_err() => break,
+                Err(_) => {}
+            }
+        }
+    });
+    let server = server();
+    let mut c = server.connect();
+    let keys: Vec<_> = (0..100).map(|n| format!("k{n}")).collect();
+    keys.iter().for_each(|key| c.check(&format!("SET {key} v"), "+OK"));
+    c.check(&format!("MIGRATE 127.0.0.1 {port} '' 0 500 KEYS {}", keys.join(" ")), READING);
+    // SELECT takes one, and 500 ms have time for 25.
+    let left = c.ask("DBSIZE").int();
+    assert!(left >= 75, "{left}");
 }
 
 #[test]

@@ -172,6 +172,8 @@ pub enum Awaited {
     },
     /// The end of a command on another thread.
     LongCommand,
+    /// The end of MIGRATE, for which another server may let it wait.
+    Migration,
     /// A change of one of some keys.
     Keys {
         /// Entry of the client in the queues of the keys.
@@ -275,9 +277,11 @@ impl Awaited {
         match self {
             Self::Device { patience_ms, .. } => Patience::Ms(*patience_ms),
             Self::Keys { patience, .. } | Self::Confirmations { patience, .. } => *patience,
-            Self::Save(_) | Self::LogSwitch { .. } | Self::Shutdown | Self::LongCommand => {
-                Patience::Forever
-            }
+            Self::Save(_)
+            | Self::LogSwitch { .. }
+            | Self::Shutdown
+            | Self::LongCommand
+            | Self::Migration => Patience::Forever,
         }
     }
 }
@@ -431,15 +435,17 @@ impl Waits {
     }
 
     /// Returns true if the event is certain to occur. Then the remaining requests of a client that has disconnected are
-    /// still executed. Keys may never get elements, which would then be lost; replicas may never confirm. During a
-    /// pause the operator may be changing the data; as in Redis, requests of disconnected clients are then dropped.
-    /// Passwords of disconnected clients are not checked.
+    /// still executed. Keys may never get elements, which would then be lost; replicas and other servers may never
+    /// confirm. During a pause the operator may be changing the data; as in Redis, requests of disconnected clients are
+    /// then dropped. Passwords of disconnected clients are not checked.
     pub fn outlives_client(&self) -> bool {
         !matches!(
             self.wait,
             Wait::Retry { obstacle: Obstacle::Pause | Obstacle::Guesses, .. }
                 | Wait::Reply(Pending {
-                    awaited: Awaited::Keys { .. } | Awaited::Confirmations { .. },
+                    awaited: Awaited::Keys { .. }
+                        | Awaited::Confirmations { .. }
+                        | Awaited::Migration,
                     ..
                 })
         )

@@ -27,6 +27,7 @@ mod bucket;
 #[cfg(not(feature = "bucket"))]
 #[path = "no_bucket.rs"]
 mod bucket;
+mod connect;
 mod connection;
 mod deadlines;
 mod deliver;

@@ -1,7 +1,6 @@
 //! State shared by all workers: a kernel, and around it listeners, protocols and event loops.
 
 use std::io;
-use std::net::{TcpStream, ToSocketAddrs};
 use std::ops::Deref;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use std::sync::{Arc, OnceLock, Weak};
@@ -13,7 +12,9 @@ use tierce_net::{ConnKey, Handle, WorkerId};
 use crate::answer::Answer;
 use crate::clients::{Deferred, Registry};
 use crate::command::Table;
+use crate::commands::replication::role::Address;
 use crate::config::DirectiveId;
+use crate::connect;
 use crate::engine::{Audience, AudienceMemory, Engine, News};
 use crate::kernel::{Front, Handshakes, Kernel, Traffic};
 use crate::listening::Listening;
@@ -167,26 +168,20 @@ impl Audience for Sessions {
 }
 
 /// Connects to another server; see [`Connect`].
-fn connect(host: &str, port: u16, timeout: Duration) -> io::Result<Box<dyn Stream>> {
-    const LOOKS_EVERY: Duration = Duration::from_millis(100);
-    // Nothing ends a connection attempt earlier, not even a shutdown.
-    const CONNECTING_MAX: Duration = Duration::from_secs(10);
-    let until = Instant::now() + timeout.min(CONNECTING_MAX);
-    let mut result = Err(io::ErrorKind::NotFound.into());
-    for address in (host, port).to_socket_addrs()? {
-        let left = until.saturating_duration_since(Instant::now());
-        if left.is_zero() {
-            break;
-        }
-        result = TcpStream::connect_timeout(&address, left);
-        if result.is_ok() {
-            break;
-        }
-    }
-    let stream = result?;
+fn connect(
+    host: &str,
+    port: u16,
+    timeout: Duration,
+    gives_up: &dyn Fn() -> bool,
+) -> io::Result<Box<dyn Stream>> {
+    let until = Instant::now() + timeout;
+    let gives_up = || gives_up() || Instant::now() >= until;
+    let address = Address { host: host.into(), port };
+    let stream = connect::connect(&address, None, timeout, &gives_up)?;
+    let stream = stream.ok_or(io::ErrorKind::TimedOut)?;
     stream.set_nodelay(true)?;
-    stream.set_read_timeout(Some(timeout.min(LOOKS_EVERY)))?;
-    stream.set_write_timeout(Some(timeout.min(LOOKS_EVERY)))?;
+    stream.set_read_timeout(Some(timeout.min(connect::LOOK_EVERY)))?;
+    stream.set_write_timeout(Some(timeout.min(connect::LOOK_EVERY)))?;
     Ok(Box::new(stream))
 }
 

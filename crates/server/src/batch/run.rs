@@ -401,7 +401,8 @@ impl<'k> BatchRunner<'k, '_> {
         let (to, away, command) = (caller.reply_to(), caller.away(), args.to_owned());
         let is_heard = caller.reply_mode == ReplyMode::On;
         let room = if is_heard { output.room() } else { usize::MAX };
-        caller.wait_for(Awaited::LongCommand);
+        let is_migration = std::ptr::eq(offload, &self.kernel.migrations);
+        caller.wait_for(if is_migration { Awaited::Migration } else { Awaited::LongCommand });
         let to = Destination::Reply(to);
         caller.end_caching(None);
         offload.push(Job { to, caller: away, command, room });

@@ -2,7 +2,8 @@
 //!
 //! The connection is made first, and the payloads from copies. Then the keys stay locked until the target has confirmed
 //! them: no client can read or change a key here that is already there. If a confirmation does not arrive, the key
-//! stays. A thread of its own waits for the target: [`Kernel::migrations`].
+//! stays. A slow target cannot keep keys locked for ever: all of them together have the timeout, and [`BYTE_TIME`] for
+//! each byte. A thread of its own waits for the target: [`Kernel::migrations`].
 
 use std::io::{self, ErrorKind};
 use std::time::{Duration, Instant};
@@ -66,6 +67,9 @@ const REPLY_BYTES_MAX: usize = 64 * 1024;
 
 /// Bytes that the target has to take within the timeout.
 const WRITE_BYTES: usize = 64 * 1024;
+
+/// Time for each byte of a payload, besides the timeout: 1 MB/s.
+const BYTE_TIME: Duration = Duration::from_micros(1);
 
 /// Maximum timeout, far beyond any patience.
 const TIMEOUT_MS_MAX: i64 = u32::MAX as i64;
@@ -191,10 +195,11 @@ fn remove(ctx: &mut Context<'_, '_>, moved: &[Moved<'_>]) {
 }
 
 /// Connection to the target. Each reply, and the writing of each [`WRITE_BYTES`], has to be complete within the
-/// timeout. It is given up when the server or the client ends.
+/// timeout, and all of them until `end`. It is given up when the server or the client ends.
 struct Target<'a> {
     stream: Box<dyn Stream>,
     timeout: Duration,
+    end: Instant,
     kernel: &'a Kernel,
     client: &'a Client,
     /// Bytes received behind the last reply.
@@ -211,13 +216,16 @@ impl<'a> Target<'a> {
         const NO_NETWORK: CommandError =
             CommandError::new("ERR this program connects to no other server");
         let connect = kernel.connect.get().ok_or(NO_NETWORK)?;
-        if gives_up(kernel, client) {
+        let gives_up = || gives_up(kernel, client);
+        if gives_up() {
             return Err(CONNECTING);
         }
         let text = |word: &[u8]| String::from_utf8_lossy(word).into_owned();
         let port = text(call.port).parse().map_err(|_| CONNECTING)?;
-        let stream = connect(&text(call.host), port, call.timeout).map_err(|_| CONNECTING)?;
-        let mut target = Self { stream, timeout: call.timeout, kernel, client, input: Vec::new() };
+        let timeout = call.timeout;
+        let stream = connect(&text(call.host), port, timeout, &gives_up).map_err(|_| CONNECTING)?;
+        let end = Instant::now() + timeout;
+        let mut target = Self { stream, timeout, end, kernel, client, input: Vec::new() };
         if !call.login.is_empty() {
             target.send(&[&[&b"AUTH"[..]], &call.login[..]].concat())?;
             target.reply()??;
@@ -229,6 +237,9 @@ impl<'a> Target<'a> {
 
     /// Sends keys and notes which are confirmed. Returns the first error.
     fn restore(&mut self, call: &Call<'_>, moved: &mut [Moved<'_>]) -> Done {
+        let bytes: usize = moved.iter().map(|one| one.payload.len()).sum();
+        self.end =
+            Instant::now() + self.timeout + BYTE_TIME * u32::try_from(bytes).unwrap_or(u32::MAX);
         for Moved { key, ttl_ms, payload, .. } in &*moved {
             let ttl = ttl_ms.to_string();
             let words: [&[u8]; 5] = [b"RESTORE", key.bytes(), ttl.as_bytes(), payload, b"REPLACE"];
@@ -249,7 +260,7 @@ impl<'a> Target<'a> {
         encoder.array(words.len());
         words.iter().for_each(|word| encoder.bulk(word));
         for mut part in request.chunks(WRITE_BYTES) {
-            let until = Instant::now() + self.timeout;
+            let until = self.step_end();
             while !part.is_empty() {
                 let written = self.stream.write(part);
                 let written = self.progress(written, until).ok_or(WRITING)?;
@@ -261,7 +272,7 @@ impl<'a> Target<'a> {
 
     /// Reads a reply. The inner error is one of the target.
     fn reply(&mut self) -> Result<Done, CommandError> {
-        let until = Instant::now() + self.timeout;
+        let until = self.step_end();
         let end = loop {
             if let Some(end) = self.input.iter().position(|byte| *byte == b'\n') {
                 break end;
@@ -283,6 +294,11 @@ impl<'a> Target<'a> {
             )))),
             _ => Err(READING),
         }
+    }
+
+    /// Returns the time at which the next step has to be complete.
+    fn step_end(&self) -> Instant {
+        self.end.min(Instant::now() + self.timeout)
     }
 
     /// Returns the bytes of a successful call of the stream, 0 if it has to be repeated, and `None` if it failed.

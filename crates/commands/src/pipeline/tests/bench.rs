@@ -129,7 +129,7 @@ impl Bench {
         let durability = Durability::without_log();
         let engine = Arc::new(Engine::new(config, keyspace, durability, log));
         let kernel = Kernel::new(engine, commands::table(), 1);
-        let connected = kernel.connect.set(Box::new(|_, _, _| Ok(Box::new(Agrees))));
+        let connected = kernel.connect.set(Box::new(|_, _, _, _| Ok(Box::new(Agrees))));
         assert!(connected.is_ok());
         let client = Client::new(Origin::default(), NOW_MS);
         let mut caller = Caller::new(Arc::new(client), true);

@@ -5,7 +5,6 @@
 //! the primary still has the rest.
 
 mod apply;
-mod connect;
 mod copy;
 mod logged;
 mod takeover;
@@ -23,13 +22,13 @@ use tierce_keyspace::{DbIndex, StreamPosition};
 use tierce_replication::link::{Event, Introduction, Link, LinkError, Position};
 
 use self::apply::{Applied, Applier};
-use self::connect::LOOK_EVERY;
 use self::copy::Copy;
 use self::logged::Logged;
 use self::takeover::Takeover;
 use self::wire::Wire;
 use crate::commands::replication::role::{Following, LinkState};
 use crate::config::{DirectiveId, Settings, SyncPolicy};
+use crate::connect::{self, LOOK_EVERY};
 use crate::engine::ReloadError;
 use crate::persistence::SaveError;
 use crate::replication::stream::{kept_bytes, lag_max};

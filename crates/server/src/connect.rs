@@ -1,5 +1,5 @@
-//! Connects to a primary. Name resolution and an unresponsive host may take minutes; meanwhile the thread can still end
-//! or follow another primary.
+//! Connects to another server. Name resolution and an unresponsive host may take minutes; meanwhile the thread can
+//! still give up.
 
 use std::io::{self, ErrorKind};
 use std::net::{IpAddr, SocketAddr, TcpStream, ToSocketAddrs};
@@ -15,12 +15,12 @@ use rustix::net::{
 
 use crate::commands::replication::role::Address;
 
-/// Interval at which the thread checks if it should still follow.
-pub(super) const LOOK_EVERY: Duration = Duration::from_millis(100);
+/// Interval at which the thread checks if it should give up.
+pub(crate) const LOOK_EVERY: Duration = Duration::from_millis(100);
 
 /// Connects to one of the addresses of a host, each of which gets this much time. `None` if the caller gives up, which
 /// is checked every [`LOOK_EVERY`]. The connection is bound to `source`, if that is given and can be bound.
-pub(super) fn connect(
+pub(crate) fn connect(
     address: &Address,
     source: Option<IpAddr>,
     at_most: Duration,
