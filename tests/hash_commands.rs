@@ -385,6 +385,21 @@ fn hashes_are_imported_with_prepared_fields() {
 }
 
 #[test]
+fn prepared_fields_are_limited() {
+    let server = launch().with("client-query-buffer-limit", "1mb").start();
+    let mut c = server.connect();
+    let field = "f".repeat(400_000);
+    c.check(&format!("HIMPORT PREPARE a {field}"), "+OK");
+    c.check(&format!("HIMPORT PREPARE b {field}"), "+OK");
+    let too_large = "-ERR fieldsets exceed client-query-buffer-limit";
+    c.check(&format!("HIMPORT PREPARE c {field}"), too_large);
+    c.check("HIMPORT SET h c v", "-ERR no such fieldset");
+    c.check("HIMPORT DISCARD a", ":1");
+    c.check(&format!("HIMPORT PREPARE c {field}"), "+OK");
+    c.check("HIMPORT SET h c v", "+OK");
+}
+
+#[test]
 fn prepared_fields_are_seen_by_their_connection_only() {
     let server = server();
     let (mut c, mut other) = (server.connect(), server.connect());

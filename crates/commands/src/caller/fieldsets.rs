@@ -6,6 +6,7 @@ use std::sync::atomic::Ordering::Relaxed;
 use tierce_wire::resp::{Args, OwnedArgs};
 
 use super::Caller;
+use crate::error::CommandError;
 
 /// Lists of field names, by their own names.
 #[derive(Default)]
@@ -44,10 +45,23 @@ impl Caller {
     }
 
     /// Adds a list, or replaces the one with this name.
-    pub(crate) fn put_fieldset(&mut self, name: &[u8], fields: OwnedArgs) {
+    ///
+    /// # Errors
+    /// If all lists together would exceed `bytes_max`. Nothing has changed then.
+    pub(crate) fn put_fieldset(
+        &mut self,
+        name: &[u8],
+        fields: OwnedArgs,
+        bytes_max: u64,
+    ) -> Result<(), CommandError> {
+        let bytes = self.fieldsets.as_ref().map_or(0, |all| all.bytes) + memory_of(name, &fields);
+        if bytes as u64 > bytes_max {
+            return Err(CommandError::new("ERR fieldsets exceed client-query-buffer-limit"));
+        }
         let mut all = self.fieldsets.take().unwrap_or_default();
         all.put(name, fields);
         self.set_fieldsets(Some(all));
+        Ok(())
     }
 
     /// Removes a list. Returns true if there was one with this name.

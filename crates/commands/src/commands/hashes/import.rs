@@ -102,7 +102,8 @@ fn prepare(ctx: &mut Context<'_, '_>, [name]: [&[u8]; 1], fields: Rest<'_, 1>) -
     if sorted.windows(2).any(|pair| pair[0] == pair[1]) {
         return Err(CommandError::new("ERR duplicate field name in fieldset"));
     }
-    ctx.caller.put_fieldset(name, fields.as_args().to_owned());
+    let bytes_max = ctx.kernel.config.live().client_query_buffer_limit();
+    ctx.caller.put_fieldset(name, fields.as_args().to_owned(), bytes_max)?;
     ctx.reply.ok();
     Ok(())
 }
