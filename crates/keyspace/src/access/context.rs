@@ -187,8 +187,8 @@ impl<'a> Context<'a> {
     }
 
     /// Notes that clients waiting for this key may be served, or told that it is gone. A key becomes ready when it is
-    /// created, replaced or removed. A present stream becomes ready when it gains entries, and any present key when it
-    /// is edited while a client waits for that.
+    /// created, replaced or removed. A present stream becomes ready when it gains entries, or when pending ones can
+    /// be claimed earlier, and any present key when it is edited while a client waits for that.
     #[inline]
     pub(crate) fn note_ready(&self, key: &[u8]) {
         if self.interest().includes(Interest::WAITERS) {

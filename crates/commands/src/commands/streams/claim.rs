@@ -267,6 +267,10 @@ fn xclaim(
         if !claimed.is_empty() && !gives_back {
             claim.end(stream);
         }
+        if !claimed.is_empty() && claim.delivered_ms < unsigned_ms(claim.now_ms) {
+            // Others may claim them earlier than they expect.
+            stream.serve_waiters();
+        }
         Ok((claimed, is_new))
     });
     let (claimed, is_new) = found_group(&mut db, key, &claim, claimed)?;

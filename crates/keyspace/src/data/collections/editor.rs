@@ -23,7 +23,7 @@ impl<T> Editor<'_, T> {
     /// stream, and hardly ever for an existing list or sorted set: edits of these serve nobody unless a client waits
     /// for edits.
     #[inline]
-    pub(super) fn serve_waiters(&mut self) {
+    pub fn serve_waiters(&mut self) {
         self.serves_waiters = true;
     }
 
