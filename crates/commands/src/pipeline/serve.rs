@@ -52,6 +52,33 @@ enum Outcome {
     Interrupted(Interrupt),
 }
 
+/// Consumer groups whose readers have found nothing in a stream: one check is enough for all that want no more. Each has
+/// the time that entries have at least been pending which the reader would have claimed; the maximum for none.
+///
+/// The check of a reader sets the time of the next one, which is early enough for those that claim later. This holds
+/// only between readers of this stream alone, because that time is set under the first key of a client.
+#[derive(Default)]
+struct FoundNothing(Vec<(Box<[u8]>, u64)>);
+
+impl FoundNothing {
+    /// Returns true if the reader would find nothing.
+    fn includes(&self, waiter: &Waiter, blocked: &Blocked) -> bool {
+        let Some(group) = &blocked.group else { return false };
+        let wanted_ms = match blocked.claims_idle_ms {
+            Some(_) if waiter.keys().len() > 1 => return false,
+            claims => claims.unwrap_or(u64::MAX),
+        };
+        self.0.iter().any(|(other, idle_ms)| other == group && *idle_ms <= wanted_ms)
+    }
+
+    fn note(&mut self, waiter: &Waiter) {
+        let Some(blocked) = waiter.about::<Blocked>() else { return };
+        let is_alone = waiter.keys().len() == 1;
+        let idle_ms = blocked.claims_idle_ms.filter(|_| is_alone).unwrap_or(u64::MAX);
+        self.0.extend(blocked.group.clone().map(|group| (group, idle_ms)));
+    }
+}
+
 /// Serves all clients that wait for keys that were changed with these locks. Their commands may change further keys;
 /// clients that wait for these are served, too. `output` belongs to no connection, and is reused for each reply.
 ///
@@ -95,8 +122,7 @@ impl<'k> Serving<'k, '_> {
 
     fn serve_key(&mut self, locks: &mut ShardLocks<'k>, key: &WaitKey) {
         let mut after = None;
-        // Groups that have read all of the stream: one check is enough for all of their waiting consumers.
-        let mut read_up: Vec<Box<[u8]>> = Vec::new();
+        let mut found_nothing = FoundNothing::default();
         // Shards locked by others for long: clients that need them are tried again with the first of them.
         let mut busy_shards: Vec<usize> = Vec::new();
         let keyspace = &self.kernel.keyspace;
@@ -110,9 +136,7 @@ impl<'k> Serving<'k, '_> {
             }
             let may_find = |waiter: &Waiter| {
                 waiter.about::<Blocked>().is_none_or(|blocked| {
-                    let is_read_up =
-                        blocked.group.as_ref().is_some_and(|group| read_up.contains(group));
-                    (!is_read_up || blocked.claims) && !blocked.needs_any(&busy_shards)
+                    !found_nothing.includes(waiter, blocked) && !blocked.needs_any(&busy_shards)
                 })
             };
             let Some(waiter) = claim_waiter(locks, key, after, self.now_ms, may_find) else {
@@ -124,10 +148,7 @@ impl<'k> Serving<'k, '_> {
             let keys = if is_noted { waiter.keys() } else { slice::from_ref(key) };
             match outcome {
                 Outcome::Served | Outcome::Refused | Outcome::Passed => {}
-                Outcome::Nothing => {
-                    let blocked = waiter.about::<Blocked>();
-                    read_up.extend(blocked.and_then(|blocked| blocked.group.clone()));
-                }
+                Outcome::Nothing => found_nothing.note(&waiter),
                 Outcome::Interrupted(Interrupt::Busy(busy)) => {
                     keys.iter().for_each(|key| self.leave_for_later(locks, key));
                     // Clients behind it may still take from the key.

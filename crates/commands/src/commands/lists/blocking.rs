@@ -182,8 +182,8 @@ fn move_or_wait(
         }
     }
     let (command, wakes) = (call.to_owned(), Wakes::Creation);
-    let (group, claims_after) = (None, None);
-    let wait = Wait { keys: &[source], command, patience, group, wakes, claims_after };
+    let (group, claims) = (None, None);
+    let wait = Wait { keys: &[source], command, patience, group, wakes, claims };
     match mode {
         // The reply is an element; other commands reply with an array.
         Mode::Never | Mode::OfProgram | Mode::Long { to: None } => reply.null(),

@@ -142,8 +142,8 @@ fn move_or_wait(
             Some(patience) => {
                 let wakes = if how_many.is_exact { Wakes::Edit } else { Wakes::Creation };
                 let (keys, command) = (&[source], ctx.call.to_owned());
-                let (group, claims_after) = (None, None);
-                blocking::wait(ctx, Wait { keys, command, patience, group, wakes, claims_after });
+                let (group, claims) = (None, None);
+                blocking::wait(ctx, Wait { keys, command, patience, group, wakes, claims });
             }
             None => ctx.reply.null_array(),
         }

@@ -1,7 +1,6 @@
 //! XREAD and the arguments of XREADGROUP: entries after an ID, of several streams; BLOCK waits for them.
 
 use std::iter::zip;
-use std::time::Duration;
 
 use tierce_collections::Stream;
 use tierce_collections::stream::StreamId;
@@ -15,7 +14,7 @@ use crate::command::{Flags, Group, KeyFlags, KeySpec};
 use crate::commands::cursor::Options;
 use crate::commands::options::integer;
 use crate::error::CommandError;
-use crate::pipeline::blocking::{self, Patience, Wait};
+use crate::pipeline::blocking::{self, Claims, Patience, Wait};
 use crate::pipeline::{Context, Defined, Done, many};
 use crate::reply::Reply;
 
@@ -214,7 +213,7 @@ impl<'a> Reading<'a> {
         ctx: &mut Context<'_, '_>,
         keys: &[Key<'_>],
         after: &[StreamId],
-        claims_after: Option<Duration>,
+        claims: Option<Claims>,
     ) {
         let Some(patience) = self.patience else {
             ctx.reply.null_array();
@@ -227,7 +226,7 @@ impl<'a> Reading<'a> {
         };
         let group = self.group.map(|(group, _)| group);
         let wakes = if group.is_some() { Wakes::Removal } else { Wakes::Creation };
-        blocking::wait(ctx, Wait { keys, command, patience, group, wakes, claims_after });
+        blocking::wait(ctx, Wait { keys, command, patience, group, wakes, claims });
     }
 
     /// Returns the IDs of the call, with `$` replaced by the last ID of the stream.

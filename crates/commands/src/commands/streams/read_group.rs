@@ -14,6 +14,7 @@ use super::room::Room;
 use super::{id, reply};
 use crate::commands::cursor::Options;
 use crate::error::CommandError;
+use crate::pipeline::blocking::Claims;
 use crate::pipeline::{Context, Done, Scale};
 use crate::reply::Reply;
 
@@ -84,11 +85,13 @@ pub(super) fn xreadgroup(ctx: &mut Context<'_, '_>, arguments: Rest<'_, 6>) -> D
     }
     let count = served.iter().filter(|served| !matches!(served, Served::Nothing)).count();
     if count == 0 {
-        let claims_after = match (reading.claim_ms, reading.patience) {
-            (Some(claim_ms), Some(_)) => Some(claimable_after(ctx, &keys, group, claim_ms)?),
+        let claims = match (reading.claim_ms, reading.patience) {
+            (Some(idle_ms), Some(_)) => {
+                Some(Claims { idle_ms, after: claimable_after(ctx, &keys, group, idle_ms)? })
+            }
             _ => None,
         };
-        reading.wait(ctx, &keys, &[], claims_after);
+        reading.wait(ctx, &keys, &[], claims);
         return Ok(());
     }
     begin_streams(reply, count);

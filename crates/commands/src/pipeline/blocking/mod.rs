@@ -51,8 +51,17 @@ pub(crate) struct Wait<'a> {
     pub(crate) group: Option<&'a [u8]>,
     /// Changes of the keys that may end the wait.
     pub(crate) wakes: Wakes,
-    /// Time after which it may find something although no key changes: pending entries of the group to claim.
-    pub(crate) claims_after: Option<Duration>,
+    /// Pending entries of the group that it claims, too.
+    pub(crate) claims: Option<Claims>,
+}
+
+/// Pending entries that a waiting client claims, although no key changes.
+#[derive(Clone, Copy)]
+pub(crate) struct Claims {
+    /// Time that they have been pending.
+    pub(crate) idle_ms: u64,
+    /// Time until there may be one.
+    pub(crate) after: Duration,
 }
 
 /// A waiting client, as seen by the threads that serve it.
@@ -63,8 +72,8 @@ pub(super) struct Blocked {
     pub(super) caller: Mutex<Caller>,
     pub(super) command: OwnedArgs,
     pub(super) group: Option<Box<[u8]>>,
-    /// True if it may find more than other readers of its group.
-    pub(super) claims: bool,
+    /// Time that entries of its group have been pending which it claims, too.
+    pub(super) claims_idle_ms: Option<u64>,
     /// Shards of all keys of its command, including keys that it does not wait for.
     pub(super) shards: Box<[usize]>,
 }
@@ -119,8 +128,8 @@ pub(crate) fn first_of<'b>(
         Some(patience) => {
             let command = ctx.call.to_owned();
             let (keys, wakes) = (&keys[..], Wakes::Creation);
-            let (group, claims_after) = (None, None);
-            wait(ctx, Wait { keys, command, patience, group, wakes, claims_after });
+            let (group, claims) = (None, None);
+            wait(ctx, Wait { keys, command, patience, group, wakes, claims });
         }
         None => reply.null_array(),
     }
@@ -133,7 +142,7 @@ pub(crate) fn wait(ctx: &mut Context<'_, '_>, wait: Wait<'_>) {
     let (kernel, mode) = (*kernel, *mode);
     let to = match mode {
         Mode::Served(served) => {
-            serve_later(kernel, caller, &wait);
+            serve_later(kernel, caller, &wait, mode);
             return served.found_nothing.set(true);
         }
         Mode::Never | Mode::OfProgram | Mode::Long { to: None } => return reply.null_array(),
@@ -149,8 +158,8 @@ pub(crate) fn wait(ctx: &mut Context<'_, '_>, wait: Wait<'_>) {
             }
         }
     };
-    serve_later(kernel, caller, &wait);
-    let Wait { keys, command, patience, group, wakes, claims_after } = wait;
+    serve_later(kernel, caller, &wait, mode);
+    let Wait { keys, command, patience, group, wakes, claims } = wait;
     let about = Blocked {
         to: to.clone(),
         proto: caller.proto,
@@ -158,7 +167,7 @@ pub(crate) fn wait(ctx: &mut Context<'_, '_>, wait: Wait<'_>) {
         shards: shards_of(kernel, command.as_args()),
         command,
         group: group.map(Box::from),
-        claims: claims_after.is_some(),
+        claims_idle_ms: claims.map(|claims| claims.idle_ms),
     };
     let register = || guard.wait(caller.db, keys, wakes, about);
     match &to {
@@ -181,12 +190,13 @@ pub(crate) fn wait(ctx: &mut Context<'_, '_>, wait: Wait<'_>) {
     }
 }
 
-/// Runs the command again after a time, if the client still waits then.
-fn serve_later(kernel: &Kernel, caller: &Caller, wait: &Wait<'_>) {
-    let Some(after) = wait.claims_after else { return };
+/// Runs the command again after a time, if the client still waits then. While one is served, others count on it that
+/// claim entries of the same stream later; see `FoundNothing`.
+fn serve_later(kernel: &Kernel, caller: &Caller, wait: &Wait<'_>, mode: Mode<'_>) {
+    let Some(Claims { after, .. }) = wait.claims else { return };
     let is_in_time = match wait.patience {
-        Patience::Forever => true,
-        Patience::Ms(ms) => after <= Duration::from_millis(ms),
+        Patience::Ms(ms) if !matches!(mode, Mode::Served(_)) => after <= Duration::from_millis(ms),
+        _ => true,
     };
     // A command checks all of its keys.
     if let Some(key) = wait.keys.first().filter(|_| is_in_time) {

@@ -61,7 +61,12 @@ fn wait_key(key: &str) -> WaitKey {
 
 /// Creates a client that waits for an element of these lists.
 fn waits(bench: &mut Bench, keys: &[&str]) -> Arc<Waiter> {
-    let (interrupt, replied) = bench.on_worker(&call(&[&["BLPOP"], keys, &["0"]].concat()));
+    waits_with(bench, &[&["BLPOP"], keys, &["0"]].concat())
+}
+
+/// Creates a client that waits with this command.
+fn waits_with(bench: &mut Bench, words: &[&str]) -> Arc<Waiter> {
+    let (interrupt, replied) = bench.on_worker(&call(words));
     assert_eq!((interrupt, replied), (None, 0));
     match bench.caller.end_wait().expect("it waits").awaited {
         Awaited::Keys { waiter, .. } => waiter,
@@ -153,6 +158,30 @@ fn the_stream_of_a_primary_does_not_wait_to_serve_a_client() {
     });
     let work = kernel.offload.next(&mut 0);
     assert!(matches!(work, Some(Work::Serve(key)) if key == wait_key(&changed)));
+}
+
+/// Its check is enough for those that claim later, and for those that only want new entries.
+#[test]
+fn one_reader_that_can_claim_nothing_is_enough() {
+    let mut bench = Bench::new(Proto::Resp2);
+    bench.kernel.offload.open();
+    for line in ["XGROUP CREATE s g 0 MKSTREAM", "XGROUP CREATE other g 0 MKSTREAM"] {
+        bench.succeed(&call(&line.split(' ').collect::<Vec<_>>()));
+    }
+    let claims = ["CLAIM 7000", "CLAIM 7000", "CLAIM 5000", "CLAIM 8000", "", "CLAIM 9000"];
+    for claim in claims {
+        let line = format!("XREADGROUP GROUP g d BLOCK 9 {claim} STREAMS s >");
+        waits_with(&mut bench, &line.split_whitespace().collect::<Vec<_>>());
+    }
+    let two = "XREADGROUP GROUP g d BLOCK 9 CLAIM 9000 STREAMS other s > >";
+    waits_with(&mut bench, &two.split(' ').collect::<Vec<_>>());
+    assert_eq!(bench.kernel.offload.retry_at(), None, "their calls end earlier");
+    let before = bench.kernel.keyspace.stats().hits;
+    assert!(serve(&bench.kernel, "s").is_empty());
+    // The first, the one that claims earlier, and the last one, of whose streams each is read three times, too.
+    assert_eq!(bench.kernel.keyspace.stats().hits - before, 3 * 4);
+    // The others count on the next check.
+    assert!(bench.kernel.offload.retry_at().is_some());
 }
 
 /// Nobody is woken by a delivery to another consumer, so it looks again in any case.
