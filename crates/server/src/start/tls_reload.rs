@@ -9,12 +9,12 @@ use std::thread;
 use parking_lot::Mutex;
 
 use crate::commands::certificates::Shown;
-use crate::config::{DirectiveId, Settings};
+use crate::config::{Config, DirectiveId, Settings};
 use crate::log::Log;
 use crate::server::Server;
 use crate::tls::{
     CA_CERT_DIR, CERT_FILE, CERTIFICATE_DAYS_MIN, FILES, FILES_MAX, REPLICATION, is_encrypted,
-    shown,
+    load, outgoing, shown,
 };
 
 const AUTO_RELOAD_INTERVAL: DirectiveId = DirectiveId::of("tls-auto-reload-interval");
@@ -51,7 +51,7 @@ fn check_aside(server: &Arc<Server>, shared: &Arc<Mutex<State>>, now_ms: i64) {
     state.warn(server.certificates.get(), &server.log, now_ms);
     if state.is_due(settings.number(AUTO_RELOAD_INTERVAL), now_ms) {
         let (server, shared) = (Arc::clone(server), Arc::clone(shared));
-        let check = move || shared.lock().check(&server);
+        let check = move || shared.lock().check(&server.config, &server.log);
         // Without a thread now, the next check comes after the interval.
         let _ = thread::Builder::new().name("tls-reload".to_owned()).spawn(check);
     }
@@ -62,6 +62,8 @@ struct State {
     checked_ms: i64,
     /// Files as they were when they were last read with success, or shortly before. `None` before the first check.
     files: Option<Vec<Stamp>>,
+    /// Error of the last check; `None` if it succeeded.
+    failed: Option<String>,
     /// Day of the last warnings, and the certificates then.
     warned: Option<(i64, Shown)>,
 }
@@ -69,17 +71,25 @@ struct State {
 impl State {
     /// Reads the files again if they have changed. A failure is repeated at each interval: certificate and key may be
     /// replaced one after the other, and an error of the disk may pass.
-    fn check(&mut self, server: &Server) {
-        let files = stamps(&server.config.settings());
+    fn check(&mut self, config: &Config, log: &Log) {
+        let settings = config.settings();
+        let files = stamps(&settings);
         if self.files.as_ref() == Some(&files) {
             return;
         }
-        // The files may have changed between the start and the first check. A refusal is logged where it arises.
-        let is_first = self.files.is_none();
-        if server.config.read_again(CERT_FILE).is_ok() {
-            self.files = Some(files);
+        // The files may have changed between the start and the first check.
+        let is_first = self.files.is_none() && self.failed.is_none();
+        // Reading them again keeps CONFIG SET waiting: a disk that does not answer must be found out before.
+        if let Err(error) = outgoing(&settings).and_then(|_| load(&settings)) {
+            let error = error.to_string();
+            if self.failed.as_ref() != Some(&error) {
+                log.warning(format_args!("Encrypting connections as before: {error}"));
+                self.failed = Some(error);
+            }
+        } else if config.read_again(CERT_FILE).is_ok() {
+            (self.files, self.failed) = (Some(files), None);
             if !is_first {
-                server.log.notice("The changed files for encrypted connections are in use");
+                log.notice("The changed files for encrypted connections are in use");
             }
         }
     }
@@ -145,9 +155,38 @@ fn facts(path: &Path) -> Facts {
 
 #[cfg(test)]
 mod tests {
-    use tierce_harness::TempDir;
+    use tierce_harness::{TempDir, certificate_file};
 
     use super::*;
+    use crate::config::{FileSource, LogLevel, Sources};
+
+    #[test]
+    fn a_failure_is_logged_once_and_a_success_after_it() {
+        let dir = TempDir::new();
+        let path = |name: &str| dir.path().join(name);
+        let file = format!(
+            "tls-port 1\ntls-auth-clients no\ntls-cert-file {}\ntls-key-file {}\n",
+            path("crt").display(),
+            path("key").display()
+        );
+        let sources = Sources { file: FileSource::Stdin, ..Sources::default() };
+        let settings = sources.load(&mut file.as_bytes()).unwrap().settings;
+        let config = Config::new(settings);
+        let log = Log::open(Some(&path("log")), LogLevel::Notice).unwrap();
+        let mut state = State::default();
+        let mut check = |count| {
+            (0..count).for_each(|_| state.check(&config, &log));
+            fs::read_to_string(path("log")).unwrap().lines().map(str::to_owned).collect::<Vec<_>>()
+        };
+        let lines = check(3);
+        assert!(lines.len() == 1 && lines[0].contains("Encrypting connections as before"));
+        fs::copy(certificate_file("server.crt"), path("crt")).unwrap();
+        let lines = check(3);
+        assert!(lines.len() == 2 && lines[1].contains("tls-key-file"), "{lines:?}");
+        fs::copy(certificate_file("server.key"), path("key")).unwrap();
+        let lines = check(3);
+        assert!(lines.len() == 3 && lines[2].contains("are in use"), "{lines:?}");
+    }
 
     #[test]
     fn checks_are_due_after_the_interval_and_when_the_clock_goes_back() {
