@@ -145,7 +145,20 @@ impl SortedSet {
         limits: &PackedLimits,
         decide: impl FnOnce(Option<f64>) -> Option<f64>,
     ) -> Option<f64> {
-        self.put(member, limits, decide, |score| score + 0.0)
+        self.update_adding(0.0, member, limits, decide)
+    }
+
+    /// Like [`SortedSet::update`], with a zero that is added to the score in a small set: a negative one keeps negative
+    /// zero as it is.
+    #[inline]
+    pub fn update_adding(
+        &mut self,
+        zero: f64,
+        member: &[u8],
+        limits: &PackedLimits,
+        decide: impl FnOnce(Option<f64>) -> Option<f64>,
+    ) -> Option<f64> {
+        self.put(member, limits, decide, |score| score + zero)
     }
 
     /// Restores the score of a member of a saved set, which may have been large. Returns its old score.

@@ -259,6 +259,18 @@ fn a_client_without_a_name_that_claims_gives_nothing_back() {
     }
 }
 
+/// The copy is large here and small on a replica, where negative zero became zero.
+#[test]
+fn a_score_of_negative_zero_stays_one_in_a_small_copy_of_a_large_set() {
+    let outcome = make_all(&[
+        "ZADD z 1 a 2 b 3 c 4 d 5 e 6 f",
+        "ZREMRANGEBYRANK z 1 -1",
+        "COPY z copy",
+        "ZADD copy -0.0 x",
+    ]);
+    assert_eq!(outcome, Ok(()));
+}
+
 /// Faults, the way on which changes fail by them, and the last known seed of a history that finds them.
 const FAULTS: &[(Fault, Way, u64)] = &[
     (Fault::UndoOfNewKeys, Way::TakenBack, 2),

@@ -109,10 +109,7 @@ fn add(facts: &mut Vec<Fact>, part: CollectionPart<'_>) {
             push(Sameness::Replica, &[bytes]);
         }
         CollectionPart::Scored { member, score } => {
-            // A small set forgets the sign of zero, as in Redis, and the set may be small in a copy.
-            let unsigned = if score == 0.0 { 0.0 } else { score };
-            push(Sameness::Replica, &[format!("{unsigned:?}").as_bytes(), member]);
-            push(Sameness::Full, &[format!("{score:?}").as_bytes(), member]);
+            push(Sameness::Replica, &[format!("{score:?}").as_bytes(), member]);
         }
         CollectionPart::Field { name, value, deadline_ms } => {
             push(Sameness::Replica, &[name, value, format!("{deadline_ms:?}").as_bytes()]);

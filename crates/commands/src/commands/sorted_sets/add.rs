@@ -72,6 +72,9 @@ fn zadd(ctx: &mut Context<'_, '_>, [key]: [&[u8]; 1], arguments: Rest<'_, 2>) ->
         None => Err(CommandError::NOT_A_FLOAT),
     };
     let scored = pairs.map(scored).collect::<Result<Vec<_>, _>>()?;
+    if ctx.caller.is_primary() {
+        options.zero = -0.0;
+    }
     set_scores(ctx, key, options, &scored)
 }
 
@@ -100,6 +103,9 @@ pub(in crate::commands) struct AddOptions {
     pub(in crate::commands) counts_changed: bool,
     /// INCR: adds the number to the score.
     increments: bool,
+    /// Zero that is added to scores in a small set, where negative zero becomes zero, as in Redis. A primary sends what
+    /// it has stored, maybe in a large set: then this is negative zero, which keeps every score.
+    zero: f64,
 }
 
 /// Effect on a member.
@@ -180,7 +186,7 @@ impl AddOptions {
         given: f64,
     ) -> Result<Outcome, CommandError> {
         let mut outcome = Ok(Outcome::Skipped);
-        set.update(member, |old| {
+        set.update_adding(self.zero, member, |old| {
             outcome = self.decide(old, given);
             match outcome {
                 Ok(Outcome::Added(score) | Outcome::Changed(score)) => Some(score),

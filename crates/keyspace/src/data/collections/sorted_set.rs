@@ -124,8 +124,19 @@ impl Editor<'_, SortedSet> {
     /// See [`SortedSet::update`].
     #[inline]
     pub fn update(&mut self, member: &[u8], decide: impl FnOnce(Option<f64>) -> Option<f64>) {
+        self.update_adding(0.0, member, decide);
+    }
+
+    /// See [`SortedSet::update_adding`].
+    #[inline]
+    pub fn update_adding(
+        &mut self,
+        zero: f64,
+        member: &[u8],
+        decide: impl FnOnce(Option<f64>) -> Option<f64>,
+    ) {
         let mut before = None;
-        let changed = self.value.update(member, &self.limits.sorted_set(), |old| {
+        let changed = self.value.update_adding(zero, member, &self.limits.sorted_set(), |old| {
             before = old;
             // An equal score is unchanged, even zero with another sign: a change that is not logged must not happen.
             decide(old).filter(|new| Some(*new) != old)
