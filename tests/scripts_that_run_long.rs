@@ -276,11 +276,12 @@ fn the_server_ends_after_a_transaction_with_a_long_script_has() {
     let dir = TempDir::new();
     let launch = launch().with("threads", "1").with("busy-reply-threshold", "20");
     let launch = launch.with("appendonly", "yes").with("dir", &dir.path().display().to_string());
+    let log = dir.path().join("log.txt");
+    let launch = launch.with("logfile", &log.display().to_string());
     let mut server = launch.start();
     let (mut c, mut runner) = (server.connect(), server.connect());
-    // The shutdown disconnects both clients.
     let script = "repeat local info = redis.call('info', 'clients') \
-                  until info:find('connected_clients:0%s') return redis.call('incr', KEYS[1])";
+                  until info:find('connected_clients:1\\r', 1, true) return redis.call('incr', KEYS[1])";
     runner.check("MULTI", "+OK");
     runner.check("INCR before", "+QUEUED");
     assert_eq!(runner.call(&["EVAL", script, "1", "k"]).to_string(), "+QUEUED");
@@ -289,6 +290,11 @@ fn the_server_ends_after_a_transaction_with_a_long_script_has() {
     runner.request(&["EXEC"]);
     wait_for_busy(&mut c, "k");
     server.signal(rustix::process::Signal::TERM);
+    wait_until("the server ends", || {
+        std::fs::read_to_string(&log).expect("text").contains("A signal asks for shutdown")
+    });
+    drop(c);
+    runner.expect("[:1, :1, :2, :1]");
     assert!(server.wait_for_end().success());
     let server = launch.start();
     server.connect().check("MGET before k after", r#"["1", "2", "1"]"#);

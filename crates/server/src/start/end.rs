@@ -35,12 +35,12 @@ impl Instance {
         let saves = serve_until_shutdown(&server);
         supervisor.stopping(log);
         let drain_began = Instant::now();
+        // Running work completes, and goes into the log. Its replies are sent, so its connections must be open.
+        drop(long_commands);
         gateway.end(DRAIN_MAX);
         runtime.handle().drain(DRAIN_MAX);
-        // Running work completes, and goes into the log.
         drop(handover);
         drop(follower);
-        drop(long_commands);
         runtime.join();
         let spent = drain_began.elapsed();
         // Before the last snapshot, so that it has no expired keys.
