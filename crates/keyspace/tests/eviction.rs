@@ -10,9 +10,9 @@ use parking_lot::Mutex;
 use proptest::prelude::*;
 use tierce_harness::effort;
 use tierce_keyspace::{
-    Db, DbIndex, Event, EventBatch, EventClasses, EventSink, Evicted, Eviction, Expiry,
-    FrequencyTuning, Key, Keyspace, ManualClock, Options, Origin, Policy, Reaper, Touch, age_uses,
-    evict, flush_dbs,
+    Clock, Db, DbIndex, Event, EventBatch, EventClasses, EventSink, Evicted, Eviction, Expiry,
+    FrequencyTuning, Key, Keyspace, ManualClock, Options, Origin, Policy, Reaper, SystemClock,
+    Touch, age_uses, evict, flush_dbs,
 };
 
 const NOW_MS: i64 = 1_700_000_000_000;
@@ -223,6 +223,17 @@ fn keys_that_change_stay_though_others_are_read() {
         assert_eq!(lost(&changed), 0, "{policy:?}");
         assert!(lost(&read) > 50, "{policy:?}: {}", lost(&read));
     }
+}
+
+/// It is applied at time 0, at which nothing expires.
+#[test]
+fn changes_in_the_stream_of_a_primary_are_new() {
+    let world = World::new(4);
+    let policy = Policy::AllkeysLrm;
+    world.keyspace.set_eviction(&Eviction { policy, ..Eviction::default() });
+    world.with(0, "k", 0, |db, key| db.set(key, b"v", Expiry::Never).unwrap());
+    let idle = world.with(0, "k", SystemClock.now_ms(), |db, key| db.idle_seconds(key));
+    assert!(idle.is_some_and(|seconds| seconds < 60), "{idle:?}");
 }
 
 #[test]

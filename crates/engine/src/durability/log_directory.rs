@@ -22,6 +22,7 @@
 use std::io;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 
 use tierce_keyspace::planted::{self, Fault};
 use tierce_storage::disk::{Disk, OpenMode, OsDisk, Space};
@@ -57,6 +58,8 @@ pub struct LogDirectory {
     pub(super) disk: Arc<dyn Disk>,
     pub(super) dir: PathBuf,
     pub(super) options: LogOptions,
+    /// True if values may be spilled.
+    pub(super) spills: Arc<AtomicBool>,
 }
 
 /// Returns true if this is the name of a log directory, complete or not.
@@ -93,7 +96,7 @@ pub fn cold_dir(dir: &Path) -> PathBuf {
 impl LogDirectory {
     /// Creates the interface to the logs of this data directory.
     pub fn new(disk: Arc<dyn Disk>, dir: &Path, options: LogOptions) -> Self {
-        Self { disk, dir: dir.to_owned(), options }
+        Self { disk, dir: dir.to_owned(), options, spills: Arc::default() }
     }
 
     /// Returns the directory of the authoritative log. It does not exist if there is no log yet.
@@ -186,7 +189,7 @@ impl LogDirectory {
 
     /// Returns the message that there is no room for a log of `needed` bytes, with the remedy.
     pub(super) fn lack_of_room(&self, needed: u64, space: &Space) -> String {
-        let give_up = match self.has_values() {
+        let give_up = match self.may_have_values() {
             true => "stop the server and start it with an empty directory",
             false => "use CONFIG SET appendonly no, FLUSHALL and CONFIG SET appendonly yes",
         };
@@ -201,16 +204,17 @@ impl LogDirectory {
 
     /// Returns the remedy for a log that has failed for good.
     pub(super) fn way_to_another(&self) -> &'static str {
-        match self.has_values() {
+        match self.may_have_values() {
             true => "restart the server",
             false => "CONFIG SET appendonly no and then yes begins another one",
         }
     }
 
-    /// Returns true if there are files of spilled values, so that `appendonly` cannot be switched at run time.
-    fn has_values(&self) -> bool {
+    /// Returns true if there are or may be files of spilled values, so that `appendonly` cannot be switched at run time.
+    fn may_have_values(&self) -> bool {
         let is_value = |file: &PathBuf| file.extension().is_some_and(|kind| kind == "cold");
-        self.disk_list(&cold_dir(&self.dir)).is_ok_and(|files| files.iter().any(is_value))
+        let files = self.disk_list(&cold_dir(&self.dir));
+        self.spills.load(Relaxed) || files.is_ok_and(|files| files.iter().any(is_value))
     }
 
     /// Makes a log authoritative that is completely durable. Must be called again if it fails.
@@ -526,8 +530,13 @@ mod tests {
         let space = Space { total: 9, free: 0 };
         let remedies =
             || [log_directory.lack_of_room(1, &space), log_directory.way_to_another().to_owned()];
-        assert!(remedies().iter().all(|text| text.contains("CONFIG SET appendonly no")));
+        let is_switched = || remedies().map(|text| text.contains("CONFIG SET appendonly no"));
+        assert_eq!(is_switched(), [true; 2]);
+        log_directory.spills.store(true, Relaxed);
+        assert_eq!(is_switched(), [false; 2], "values may be spilled");
+        log_directory.spills.store(false, Relaxed);
         dir.write("cold/00000001.cold", "");
+        assert_eq!(is_switched(), [false; 2], "there are some");
         assert!(remedies().iter().all(|text| text.contains("start") && !text.contains("CONFIG")));
     }
 

@@ -258,6 +258,11 @@ impl Durability {
         self.outside.cause.get().cloned().or_else(of_log)
     }
 
+    /// Notes if values may be spilled: then the log cannot be switched at run time.
+    pub fn note_spilling(&self, spills: bool) {
+        self.log_directory.spills.store(spills, Ordering::Relaxed);
+    }
+
     /// Returns the remedy for a log that has failed for good.
     pub fn way_to_another_log(&self) -> &'static str {
         self.log_directory.way_to_another()

@@ -9,7 +9,9 @@ use std::time::Duration;
 
 use tierce_config::{Config, DirectiveId, Settings, Startup};
 use tierce_keyspace::log::{LogSink, Replay};
-use tierce_keyspace::{Keyspace, Options, OptionsError, SHARDS_MAX, StreamPosition, expire_due};
+use tierce_keyspace::{
+    Keyspace, Options, OptionsError, Policy, SHARDS_MAX, StreamPosition, expire_due,
+};
 use tierce_storage::ColdLimits;
 use tierce_storage::disk::Disk;
 
@@ -320,7 +322,9 @@ impl Engine {
         // The policy `spill` needs threads and a directory for values.
         let (disk, dir) = (Arc::clone(disk), dir.to_owned());
         let spills = move |engine: &Arc<Self>, settings: &Settings| {
-            engine.keyspace.set_eviction(&eviction::configured(settings));
+            let eviction = eviction::configured(settings);
+            engine.durability.note_spilling(eviction.policy == Policy::Spill);
+            engine.keyspace.set_eviction(&eviction);
             engine.start_spilling(settings, &disk, &dir)
         };
         self.adopt(&eviction::DIRECTIVES, spills).map_err(OpenError::Spill)?;

@@ -14,6 +14,7 @@ use crate::change::interest::Interest;
 use crate::change::log::batch::Batch;
 use crate::change::version::stripe;
 use crate::change::{Change, Removal};
+use crate::clock::{Clock, SystemClock};
 use crate::data::db_counters::DbCounters;
 use crate::data::entry::Entry;
 use crate::data::key::{Key, KeyHash};
@@ -88,6 +89,15 @@ impl<'a> Context<'a> {
         Stamp::at(self.now_ms)
     }
 
+    /// Returns the time stamp of a change. The stream of a primary is applied at time 0, at which nothing expires, and
+    /// gets the time of the clock.
+    fn stamp_of_change(&self) -> Stamp {
+        match self.now_ms {
+            0 => Stamp::at(SystemClock.now_ms()),
+            now_ms => Stamp::at(now_ms),
+        }
+    }
+
     /// Counts a use of an entry.
     #[inline]
     pub(crate) fn used(&self, entry: &mut Entry) {
@@ -110,7 +120,9 @@ impl<'a> Context<'a> {
     fn track_by_policy(&self, entry: &mut Entry) {
         match self.tracking {
             Tracking::Time => entry.touch(self.stamp()),
-            Tracking::Changes => entry.set_access(self.first_access()),
+            Tracking::Changes => {
+                entry.set_access(Access { stamp: self.stamp_of_change(), uses: 0 })
+            }
             Tracking::Uses => entry.set_access(entry.access().used_again(self.stamp())),
             Tracking::Frequency => {
                 let tuning = self.keyspace.pressure.frequency();
