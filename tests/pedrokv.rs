@@ -48,7 +48,7 @@ fn ok(id: u32, data: &[u8]) -> Vec<u8> {
     response(0, id, data)
 }
 
-fn error(id: u32, text: &str) -> Vec<u8> {
+pub(crate) fn error(id: u32, text: &str) -> Vec<u8> {
     response(1, id, text.as_bytes())
 }
 
@@ -360,7 +360,7 @@ fn the_port_can_be_opened_and_closed() {
 }
 
 #[track_caller]
-fn expect(stream: &mut TcpStream, expected: &[u8]) {
+pub(crate) fn expect(stream: &mut TcpStream, expected: &[u8]) {
     let mut answer = vec![0; expected.len()];
     stream.read_exact(&mut answer).expect("received");
     assert_eq!(answer.escape_ascii().to_string(), expected.escape_ascii().to_string());

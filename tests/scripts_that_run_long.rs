@@ -1,10 +1,12 @@
 //! Long and endless scripts: other clients are served meanwhile, and the scripts can be ended.
 
+use std::io::Write;
+use std::net::{Ipv4Addr, TcpStream};
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
-use tierce_harness::{Connection, Server, TempDir, encode, wait_until};
+use tierce_harness::{Both, Connection, Server, TempDir, encode, free_port, wait_until};
 
-use crate::{launch, server};
+use crate::{launch, memcached, pedrokv, server};
 
 const ENDLESS: &str =
     "redis.call('set', KEYS[1], 'half') while true do redis.call('incr', KEYS[1] .. ':n') end";
@@ -51,6 +53,39 @@ fn others_are_served_and_those_that_need_its_keys_are_told() {
     c.check("SCRIPT KILL", "-NOTBUSY No scripts in execution right now.");
     runner.check("GET held", "nil");
     assert!(server.output().contains("was killed; its writes were undone"));
+}
+
+#[test]
+fn clients_of_other_protocols_are_told_in_their_words() {
+    let pedrokv_port = free_port();
+    let launch = launch().with("threads", "1").with("busy-reply-threshold", "50");
+    let launch = launch.with("pedrokv-port", &pedrokv_port.to_string());
+    let both = Both::start(launch, "memcached-port");
+    let mut stream = TcpStream::connect((Ipv4Addr::LOCALHOST, pedrokv_port)).expect("a listener");
+    let mut c = both.server.connect();
+    c.check("SET held before", "+OK");
+    let runner = begin(both.server.connect(), ENDLESS_ALONE, "held");
+    wait_for_busy(&mut c, "held");
+    let free = free_key(&mut c);
+    let busy = "SERVER_ERROR a script keeps the key busy\r\n";
+    both.check(
+        format!("get held\r\nset held 0 0 1\r\nx\r\nget {free} held\r\nflush_all\r\nmn\r\n")
+            .as_bytes(),
+        format!("{busy}{busy}{busy}{busy}MN\r\n").as_bytes(),
+    );
+    let frame = memcached::frame(0x00, b"", b"held", b"");
+    let temporary = 0x86;
+    let told = memcached::answer(0x00, temporary, b"", b"", busy[13..busy.len() - 2].as_bytes());
+    memcached::check_frames(&both, &frame, &told);
+    let text = "err: a script keeps the key busy";
+    for kind in [pedrokv::GET, pedrokv::PUT, pedrokv::DELETE] {
+        stream.write_all(&pedrokv::request(kind, 7, b"held", b"")).expect("sent");
+        pedrokv::expect(&mut stream, &pedrokv::error(7, text));
+    }
+    c.check("SCRIPT KILL", "+OK");
+    drop(runner);
+    wait_until("it has ended", || c.ask("GET held").to_string() == "\"before\"");
+    both.check(b"get held\r\n", b"VALUE held 0 6\r\nbefore\r\nEND\r\n");
 }
 
 /// A script used to be checked after ten thousand such comparisons, which take minutes.

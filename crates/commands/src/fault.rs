@@ -19,6 +19,8 @@ pub enum Fault {
     Loading,
     /// There are too few replicas.
     TooFewReplicas,
+    /// A script has kept a key locked for `busy-reply-threshold`.
+    Busy,
 }
 
 impl Fault {

@@ -13,6 +13,7 @@ use crate::clients::Client;
 use crate::command::{Access, Operation, Operations};
 use crate::commands::barrier::ReplyBarrier;
 use crate::commands::replica_level::{HeldReplies, ReplicaLevel};
+use crate::error::Interrupt;
 use crate::fault::Fault;
 use crate::fetch::{PendingRead, add_key, is_enough};
 use crate::kernel::Kernel;
@@ -317,7 +318,9 @@ pub fn lead<'a, 'k: 'a, R: Runner<'a, 'k>>(
     };
     let (mut through, mut last, mut stop) = (0, None, None);
     for place in places {
-        if let Err(stops) = lead_one(runner, requests, place, last, mode) {
+        if let Err(stops) = lead_one(runner, requests, place, last, mode)
+            && let Some(stops) = refuse_busy(runner, &requests[place], stops)
+        {
             stop = Some(stops);
             break;
         }
@@ -380,6 +383,38 @@ fn lead_one<'a, 'k: 'a, R: Runner<'a, 'k>>(
         stages.account(request, timing, client);
     }
     Ok(())
+}
+
+/// Refuses a request that would have to wait for a script which has run for too long. Returns why the batch stops
+/// otherwise.
+#[cold]
+fn refuse_busy<'a, 'k: 'a, R: Runner<'a, 'k>>(
+    runner: &mut R,
+    request: &R::Request,
+    stop: Stop,
+) -> Option<Stop> {
+    let (stages, ..) = runner.parts();
+    match stop {
+        Stop::Held(Deferral::On(Obstacle::Shard(shard)))
+            if is_held_by_program(stages.kernel, Busy { shard }) =>
+        {
+            stages.fault = Some(Fault::Busy);
+        }
+        stop => return Some(stop),
+    }
+    let done = runner.run(request);
+    let (stages, _, waits, _) = runner.parts();
+    stages.fault = None;
+    waits.has_run();
+    if let Some(operation) = request.operation(stages.operations) {
+        stages.counters.refused(operation.id);
+    }
+    done.err().map(Stop::from)
+}
+
+/// Returns true if a script keeps what is busy for too long.
+pub fn is_held_by_program(kernel: &Kernel, busy: Busy) -> bool {
+    kernel.busy_with_program(Interrupt::Busy(busy)).is_some()
 }
 
 /// Runs the admission checks for the first of these requests, and has its values fetched from disk.

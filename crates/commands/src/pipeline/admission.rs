@@ -23,6 +23,7 @@ use crate::pipeline::{self, Refused};
 use crate::pipeline::{handoff, redirect};
 use crate::replica_level::ReplicaLevel;
 use crate::replication::role::{LACKS_REPLICAS, READ_ONLY, STALE};
+use crate::scripting::Kind;
 use crate::waiting::{Deferral, Obstacle};
 
 /// Reason that a request may not run now.
@@ -45,6 +46,7 @@ pub(super) fn error_of(fault: Fault, kernel: &Kernel) -> CommandError {
         Fault::Stale => CommandError::PRIMARY_IS_DOWN,
         Fault::Loading => CommandError::LOADING,
         Fault::TooFewReplicas => CommandError::TOO_FEW_REPLICAS,
+        Fault::Busy => Kind::Script.busy(),
     }
 }
 

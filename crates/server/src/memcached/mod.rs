@@ -59,5 +59,8 @@ const TOO_FEW_REPLICAS: &str = "not enough good replicas to write";
 /// Error for a client of a replica that has lost its primary.
 const PRIMARY_IS_DOWN: &str = "the link with the primary is down";
 
+/// Error for a client that needs a key which a script has kept locked for too long.
+const BUSY: &str = "a script keeps the key busy";
+
 /// Error for all requests while data are being loaded.
 const LOADING: &str = "the server is loading the dataset";

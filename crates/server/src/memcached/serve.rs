@@ -25,6 +25,7 @@ use crate::acl::Rights;
 use crate::admission::{Admission, Barred};
 use crate::clients::{Client, output_class};
 use crate::command::{Access, Operation, Operations};
+use crate::fault::Fault;
 use crate::fetcher::Fetcher;
 use crate::front_ends::{self, Equivalent, Runner, Stages, Stop, lead, prefetch, recycle};
 use crate::pipeline::Guard;
@@ -441,11 +442,7 @@ fn dump(
             return Some(hold(&mut session.waits, server.kernel, deferral, io));
         }
         Err(Barred::Refused(fault)) => {
-            // Written in place of its end.
-            session.dump = None;
-            let line = format!("SERVER_ERROR {}\r\n", refusal_text(fault));
-            io.output().buffer().extend_from_slice(line.as_bytes());
-            return None;
+            return end_dump(session, fault, io);
         }
     }
     let (dump, db) = (session.dump.as_mut()?, server.memcached.db);
@@ -457,12 +454,23 @@ fn dump(
             None
         }
         Progress::NextTurn => Some(Flow::Yield),
+        Progress::WhenFree(busy) if front_ends::is_held_by_program(server.kernel, busy) => {
+            end_dump(session, Fault::Busy, io)
+        }
         Progress::WhenFree(busy) => Some(hold(&mut session.waits, server.kernel, busy.into(), io)),
         Progress::WhenRead => {
             session.waits.retry_after(Obstacle::Reader, Patience::Ms(DUMP_PAUSE_MS));
             Some(suspend(&session.waits, io))
         }
     }
+}
+
+/// Writes an error in place of the end of the reply.
+fn end_dump(session: &mut Session, fault: Fault, io: &mut Io<'_>) -> Option<Flow> {
+    session.dump = None;
+    let line = format!("SERVER_ERROR {}\r\n", refusal_text(fault));
+    io.output().buffer().extend_from_slice(line.as_bytes());
+    None
 }
 
 /// Returns true if a request with this code reads the present value.

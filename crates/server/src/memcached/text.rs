@@ -10,8 +10,8 @@ use super::prefixes::Use;
 use super::run::{Refusal, Run, Store};
 use super::stats::{Report, report};
 use super::{
-    LOADING, MEMCACHED_VERSION, NO_PERMISSION, NOT_LOGGED, NOT_SAVED, PRIMARY_IS_DOWN, READ_ONLY,
-    TOO_FEW_REPLICAS, WRONG_TYPE, expiry,
+    BUSY, LOADING, MEMCACHED_VERSION, NO_PERMISSION, NOT_LOGGED, NOT_SAVED, PRIMARY_IS_DOWN,
+    READ_ONLY, TOO_FEW_REPLICAS, WRONG_TYPE, expiry,
 };
 use crate::command::Access;
 use crate::fault::Fault;
@@ -320,5 +320,6 @@ pub fn refusal_text(fault: Fault) -> &'static str {
         Fault::Stale => PRIMARY_IS_DOWN,
         Fault::Loading => LOADING,
         Fault::TooFewReplicas => TOO_FEW_REPLICAS,
+        Fault::Busy => BUSY,
     }
 }

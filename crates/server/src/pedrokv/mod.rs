@@ -55,5 +55,8 @@ const TOO_FEW_REPLICAS: &str = "err: not enough good replicas to write";
 /// Error for a client of a replica that has lost its primary.
 const PRIMARY_IS_DOWN: &str = "err: the link with the primary is down";
 
+/// Error for a client that needs a key which a script has kept locked for too long.
+const BUSY: &str = "err: a script keeps the key busy";
+
 /// Error for all requests while data are being loaded.
 const LOADING: &str = "err: the server is loading the dataset";

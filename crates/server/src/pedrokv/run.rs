@@ -10,7 +10,7 @@ use tierce_wire::pedrokv::{Failure, Kind, Response, Status};
 use super::serve::place;
 use super::session::Session;
 use super::{
-    LOADING, NO_PERMISSION, NOT_A_VALUE, OUT_OF_MEMORY, PASSWORD, PRIMARY_IS_DOWN, READ_ONLY,
+    BUSY, LOADING, NO_PERMISSION, NOT_A_VALUE, OUT_OF_MEMORY, PASSWORD, PRIMARY_IS_DOWN, READ_ONLY,
     TOO_FEW_REPLICAS,
 };
 use crate::acl::Rights;
@@ -211,12 +211,13 @@ impl Run<'_, '_, '_> {
             Fault::Stale => PRIMARY_IS_DOWN,
             Fault::Loading => LOADING,
             Fault::TooFewReplicas => TOO_FEW_REPLICAS,
+            Fault::Busy => BUSY,
         }
     }
 
     #[inline]
     fn get(&mut self, request: &Keyed<'_>) {
-        if let Some(fault @ (Fault::NoPermission | Fault::Stale | Fault::Loading)) =
+        if let Some(fault @ (Fault::NoPermission | Fault::Stale | Fault::Loading | Fault::Busy)) =
             self.stages.fault
         {
             let text = self.refuse(fault);
