@@ -121,7 +121,7 @@ impl<'a> Context<'a> {
         match self.tracking {
             Tracking::Time => entry.touch(self.stamp()),
             Tracking::Changes => {
-                entry.set_access(Access { stamp: self.stamp_of_change(), uses: 0 })
+                entry.set_access(Access { stamp: self.stamp_of_change(), uses: 0 });
             }
             Tracking::Uses => entry.set_access(entry.access().used_again(self.stamp())),
             Tracking::Frequency => {
