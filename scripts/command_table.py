@@ -21,6 +21,9 @@ ADDED = {
     "hexpire": "7.4", "hexpireat": "7.4", "hexpiretime": "7.4", "hpersist": "7.4", "hpexpire": "7.4",
     "hpexpireat": "7.4", "hpexpiretime": "7.4", "hpttl": "7.4", "httl": "7.4",
     **{name: "8.0" for name in ("hgetdel", "hgetex", "hsetex")},
+    **{name: "8.12" for name in (
+        "saddex", "sexpire", "spexpire", "sexpireat", "spexpireat", "sttl", "spttl", "sexpiretime",
+        "spexpiretime", "spersist")},
     **{name: "8.10" for name in (
         "blmovem", "himport", "himport|discard", "himport|discardall", "himport|prepare", "himport|set", "lmovem",
         "sdiffcard", "sunioncard")},

@@ -2,10 +2,10 @@
 
 use std::collections::BTreeSet;
 
-use tierce_harness::{Reply, Server, TempDir};
+use tierce_harness::{Reply, Server, TempDir, wait_until};
 
 use crate::both_protocols::raw::{check_nil, with_both};
-use crate::launch;
+use crate::{launch, server};
 
 /// Returns the elements of a reply, sorted.
 fn sorted(reply: &Reply) -> Vec<String> {
@@ -294,4 +294,169 @@ fn a_key_may_be_named_again() {
     c.check("SDIFF a b a", "[]");
     c.check("SDIFFSTORE a a a", ":0");
     c.check("EXISTS a", ":0");
+}
+
+#[test]
+fn members_have_deadlines() {
+    with_both(|c| {
+        c.check("SADD s a b c 7", ":4");
+        c.check("STTL s MEMBERS 2 a nosuch", "[:-1, :-2]");
+        c.check("SEXPIRE s 1000 MEMBERS 2 a nosuch", "[:1, :-2]");
+        c.check("SEXPIRE s 1000 NX MEMBERS 2 a b", "[:0, :1]");
+        c.check("SEXPIRE s 2000 GT MEMBERS 3 a b c", "[:1, :1, :0]");
+        c.check("SEXPIRE s 1500 LT MEMBERS 3 a b c", "[:1, :1, :1]");
+        c.check("SEXPIRE s 1500 XX MEMBERS 2 c 7", "[:1, :0]");
+        c.check("SPEXPIREAT s 9999999999123 MEMBERS 2 a 7", "[:1, :1]");
+        c.check("SPEXPIRETIME s MEMBERS 2 a 7", "[:9999999999123, :9999999999123]");
+        c.check("SEXPIRETIME s MEMBERS 1 a", "[:10000000000]");
+        c.check("SEXPIREAT s 9999999999 MEMBERS 1 a", "[:1]");
+        c.check("SPEXPIRETIME s MEMBERS 1 a", "[:9999999999000]");
+        let left = c.ask("SPTTL s MEMBERS 1 b").items()[0].int();
+        assert!((1_400_000..=1_500_000).contains(&left), "{left}");
+        c.check("OBJECT ENCODING s", "\"listpackex\"");
+        c.check("SADD s a", ":0");
+        c.check("SPEXPIRETIME s MEMBERS 1 a", "[:9999999999000]");
+        c.check("SMOVE s other a", ":1");
+        c.check("SPEXPIRETIME other MEMBERS 1 a", "[:9999999999000]");
+        c.check("SUNIONSTORE plain other s", ":4");
+        c.check("STTL plain MEMBERS 2 a 7", "[:-1, :-1]");
+        c.check("SPERSIST s MEMBERS 4 b c 7 nosuch", "[:1, :1, :1, :-2]");
+        c.check("OBJECT ENCODING s", "\"listpack\"");
+        c.check("SPERSIST s MEMBERS 1 b", "[:-1]");
+        c.check("SPERSIST nosuch MEMBERS 1 a", "[:-2]");
+        c.check("STTL nosuch MEMBERS 1 a", "[:-2]");
+        c.check("SEXPIRE s 0 MEMBERS 1 b", "[:2]");
+        c.check("SPEXPIREAT s 1 MEMBERS 2 c 7", "[:2, :2]");
+        c.check("EXISTS s", ":0");
+        c.check("SEXPIRE s 10 MEMBERS 1 a", "[:-2]");
+        c.check("SET text 1", "+OK");
+        for line in
+            ["SADDEX text MEMBERS 1 a", "STTL text MEMBERS 1 a", "SEXPIRE text 1 MEMBERS 1 a"]
+        {
+            c.check(line, "-WRONGTYPE Operation against a key holding the wrong kind of value");
+        }
+        for (line, error) in [
+            ("SEXPIRE s -1 MEMBERS 1 a", "invalid expire time, must be >= 0"),
+            (
+                "SEXPIRE s 1 MEMBERS 2 a",
+                "The `nummembers` parameter must match the number of arguments",
+            ),
+            ("SEXPIRE s 1 MEMBERS 0 a", "Parameter `numMembers` should be greater than 0"),
+            ("STTL s MEMBERS 0 a", "Number of members must be a positive integer"),
+            (
+                "STTL s FIELDS 1 a",
+                "Mandatory argument MEMBERS is missing or not at the right position",
+            ),
+        ] {
+            c.check(line, &format!("-ERR {error}"));
+        }
+    });
+}
+
+#[test]
+fn members_are_added_with_deadlines() {
+    with_both(|c| {
+        c.check("SADDEX s MEMBERS 2 a b", ":1");
+        c.check("SADDEX s PXAT 9999999999123 MEMBERS 2 a c", ":1");
+        c.check("SPEXPIRETIME s MEMBERS 3 a b c", "[:9999999999123, :-1, :9999999999123]");
+        c.check("SADDEX s KEEPTTL MEMBERS 2 a d", ":1");
+        c.check("SPEXPIRETIME s MEMBERS 2 a d", "[:9999999999123, :-1]");
+        c.check("SADDEX s MEMBERS 1 a", ":1");
+        c.check("STTL s MEMBERS 1 a", "[:-1]");
+        c.check("SADDEX s MNX MEMBERS 2 e a", ":0");
+        c.check("SADDEX s MXX EX 10 MEMBERS 2 a e", ":0");
+        c.check("SCARD s", ":4");
+        c.check("SADDEX s MEMBERS 1 e mnx", ":1");
+        c.check("SADDEX s EXAT 9999999999 mxx MEMBERS 1 e", ":1");
+        c.check("SPEXPIRETIME s MEMBERS 1 e", "[:9999999999000]");
+        c.check("SADDEX nosuch MXX MEMBERS 1 a", ":0");
+        c.check("SADDEX s PX 0 MEMBERS 2 a new", ":1");
+        c.check("SMISMEMBER s a new", "[:0, :0]");
+        c.check("SADDEX fresh PXAT 1 MEMBERS 1 a", ":1");
+        c.check("EXISTS fresh nosuch", ":0");
+        c.check("SADDEX s PXAT 1 MEMBERS 4 b c d e", ":1");
+        c.check("EXISTS s", ":0");
+        for (arguments, error) in [
+            ("MEMBERS 0 a", "invalid number of members"),
+            ("MEMBERS 2 a", "wrong number of arguments"),
+            ("EX 1 PX 1", "Only one of EX, PX, EXAT, PXAT or KEEPTTL arguments can be specified"),
+            ("MNX MXX MEMBERS 1 a", "Only one of MXX or MNX arguments can be specified"),
+            ("NX MEMBERS 1 a", "unknown argument: NX"),
+            ("MNX EX 10", "missing MEMBERS argument"),
+            ("MEMBERS 1 a MEMBERS 1 a", "MEMBERS keyword specified multiple times"),
+        ] {
+            c.check(&format!("SADDEX s {arguments}"), &format!("-ERR {error}"));
+        }
+    });
+}
+
+#[test]
+fn expired_members_are_gone_from_all_commands() {
+    let server = server();
+    let mut c = server.connect();
+    for (key, others) in [("small", 1), ("large", 700)] {
+        for number in 0..others {
+            c.ask(&format!("SADD {key} stays{number}"));
+        }
+        c.check(&format!("SADDEX {key} PX 1 MEMBERS 3 a 7 'a long member that expires'"), ":1");
+        wait_until("members expire", || c.ask(&format!("SCARD {key}")).int() == others);
+        c.check(&format!("SMISMEMBER {key} a 7 stays0"), "[:0, :0, :1]");
+        assert_eq!(c.ask(&format!("SMEMBERS {key}")).items().len() as i64, others);
+        assert_eq!(c.ask(&format!("SINTER {key} {key}")).items().len() as i64, others);
+        assert_eq!(c.ask(&format!("SRANDMEMBER {key} 1000")).items().len() as i64, others);
+        c.check(&format!("STTL {key} MEMBERS 1 a"), "[:-2]");
+        c.check(&format!("SREM {key} a"), ":0");
+        c.check(&format!("SADD {key} a"), ":1");
+        c.check(&format!("STTL {key} MEMBERS 1 a"), "[:-1]");
+    }
+    c.check("SADDEX whole PX 1 MEMBERS 2 a b", ":1");
+    wait_until("the set expires", || c.ask("EXISTS whole").int() == 0);
+    c.check("SPOP whole", "nil");
+}
+
+#[test]
+fn deadlines_of_members_survive_a_kill_a_save_and_a_reload() {
+    let dir = TempDir::new();
+    for appendonly in ["yes", "no"] {
+        let launch = launch()
+            .with("appendonly", appendonly)
+            .with("enable-debug-command", "yes")
+            .with("dir", &dir.path().join(appendonly).display().to_string());
+        std::fs::create_dir_all(dir.path().join(appendonly)).expect("a directory");
+        let server = launch.start();
+        let mut c = server.connect();
+        c.check("SADD timed a b 7", ":3");
+        c.check("SPEXPIREAT timed 9999999999123 MEMBERS 2 a 7", "[:1, :1]");
+        for first in (0..20_000).step_by(100) {
+            let members: Vec<_> =
+                (first..first + 100).map(|number| format!("member:{number:010}")).collect();
+            c.ask(&format!("SADD large {}", members.join(" ")));
+        }
+        c.check("SPEXPIREAT large 9999999999456 MEMBERS 1 member:0000000007", "[:1]");
+        c.check("SADDEX gone PXAT 9999999999456 MEMBERS 1 a", ":1");
+        c.check("SPERSIST gone MEMBERS 1 a", "[:1]");
+        if appendonly == "no" {
+            c.check("SAVE", "+OK");
+        }
+        drop::<Server>(server);
+        let server = launch.start();
+        let mut c = server.connect();
+        for round in 0..2 {
+            c.check("SPEXPIRETIME timed MEMBERS 3 a b 7", "[:9999999999123, :-1, :9999999999123]");
+            c.check("SCARD large", ":20000");
+            c.check(
+                "SPEXPIRETIME large MEMBERS 2 member:0000000007 member:0000000008",
+                "[:9999999999456, :-1]",
+            );
+            c.check("SPEXPIRETIME gone MEMBERS 1 a", "[:-1]");
+            if round == 0 {
+                c.check("COPY timed copy", ":1");
+                c.check("RENAME copy timed", "+OK");
+                c.check("DEBUG RELOAD", "+OK");
+            }
+        }
+        let payload = c.call(&["DUMP", "timed"]).bytes().to_vec();
+        c.call(&[&b"RESTORE"[..], b"restored", b"0", &payload]);
+        c.check("STTL restored MEMBERS 3 a b 7", "[:-1, :-1, :-1]");
+    }
 }

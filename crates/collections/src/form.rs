@@ -9,10 +9,12 @@ macro_rules! all_types {
                 ListPacked: Small, "A list in one block.",
                 ListNodes: Sliced, "A list of several blocks.",
             }
-            Set = 2, "A set.", "set", ["intset", "listpack", "hashtable"], {
+            Set = 2, "A set.", "set", ["intset", "listpack", "hashtable", "listpackex"], {
                 SetIntegers: Small, "A set of integers.",
                 SetPacked: Small, "A small set.",
                 SetTable: Sliced, "A large set.",
+                SetTimedSmall: Small, "A small set with deadlines of members.",
+                SetTimedLarge: Sliced, "A large set with deadlines of members.",
             }
             SortedSet = 3, "A sorted set.", "zset", ["listpack", "skiplist"], {
                 SortedSetPacked: Small, "A small sorted set.",

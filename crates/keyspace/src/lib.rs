@@ -157,7 +157,7 @@ pub mod log {
     pub use crate::codec::{Malformed, Reader};
     pub use crate::data::collections::{
         Edit, Edits, FieldDeadline, Fields, HashEdit, ListEdit, SetEdit, SortedSetEdit, StreamEdit,
-        TimedField,
+        TimedField, TimedMember,
     };
     pub use crate::data::entry::{Attributes, Spilled};
     pub use crate::services::checkpoint::{Checkpoint, Pass};

@@ -116,7 +116,7 @@ fn dump_of(value: &Value<'_>) -> Vec<u8> {
     let mut copy = Vec::new();
     let value = SavedValue::of(value, &mut copy);
     let options = WriterOptions { version: values::version_of(&value), ..WriterOptions::default() };
-    dump::encode(options, |writer| values::write(writer, &value))
+    dump::encode(options, |writer| values::write(writer, &value, |_, _| {}))
         .expect("a vector takes everything")
 }
 

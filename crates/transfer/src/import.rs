@@ -20,7 +20,7 @@ use super::progress::{Progress, Stage};
 use super::store::{Made, Store, log_dir};
 use super::{aof, jsonl, store};
 use crate::persistence::values::{self, Assembly, Flaw};
-use crate::persistence::{NamedScript, Unfit, lacking, library_name, too_long};
+use crate::persistence::{MemberDeadlines, NamedScript, Unfit, lacking, library_name, too_long};
 
 /// Number of items of a file between two reports of progress.
 const TELL_EVERY: u64 = 1024;
@@ -406,6 +406,15 @@ impl Import<'_> {
         match values::Remark::read(name, text) {
             Ok(values::Remark::Item(note)) => self.remarks.note = note,
             Ok(values::Remark::Messages(messages)) => self.remarks.messages = messages.to_vec(),
+            Ok(values::Remark::MemberDeadlines(MemberDeadlines { db, key, pairs })) => {
+                let db = usize::try_from(db).ok().and_then(|db| self.keyspace.db_index(db));
+                let key = self.keyspace.key(key);
+                if let Some(db) = db {
+                    let mut db = locks.db(db, key.hash(), crate::clock::STOPPED_MS);
+                    // The key may have been left out.
+                    _ = MemberDeadlines::store(pairs, &mut db, key);
+                }
+            }
             Ok(values::Remark::Script(NamedScript { name, source })) => {
                 CodeEditor::lock(locks).put(CodeKind::Script, name, source);
             }

@@ -223,9 +223,9 @@ impl Hash {
         }
     }
 
-    /// Removes expired fields and passes their names to `gone`. Stops after about `steps` of them;
+    /// Removes expired fields and passes them to `gone`. Stops after about `steps` of them;
     /// [`Hash::next_deadline_ms`] says if there are more.
-    pub fn reap(&mut self, now_ms: i64, steps: usize, gone: impl FnMut(Element<'_>)) {
+    pub fn reap(&mut self, now_ms: i64, steps: usize, gone: impl FnMut(FieldRef<'_>)) {
         match &mut self.repr {
             Repr::Pairs(_) => {}
             Repr::Triples(triples) => triples.reap(now_ms, gone),

@@ -209,7 +209,7 @@ impl Triples {
     }
 
     /// Removes all expired fields.
-    pub(super) fn reap(&mut self, now_ms: i64, mut gone: impl FnMut(Element<'_>)) {
+    pub(super) fn reap(&mut self, now_ms: i64, mut gone: impl FnMut(FieldRef<'_>)) {
         if self.next_deadline_ms > now_ms {
             return;
         }
@@ -218,7 +218,7 @@ impl Triples {
             if field.is_live(now_ms) {
                 kept.push(field);
             } else {
-                gone(field.name);
+                gone(field);
             }
         }
         *self = kept;

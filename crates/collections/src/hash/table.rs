@@ -6,7 +6,6 @@ use super::deadlines::{Deadlines, Item};
 use super::field::Field;
 use super::field::{FieldRef, Former};
 use crate::incremental_snapshot::{CopyOwned, IncrementalSnapshot, SnapshotProgress};
-use crate::packed::Element;
 use crate::prefetch::prefetch;
 use crate::raw_box::allocated_bytes_of;
 use crate::seed::hash_bytes;
@@ -235,7 +234,7 @@ impl FieldTable {
     }
 
     /// Removes expired fields, in about `steps` steps at most.
-    pub(super) fn reap(&mut self, now_ms: i64, steps: usize, mut gone: impl FnMut(Element<'_>)) {
+    pub(super) fn reap(&mut self, now_ms: i64, steps: usize, mut gone: impl FnMut(FieldRef<'_>)) {
         for _ in 0..steps {
             let Some(item) = self.deadlines.pop_due(now_ms) else { return };
             self.before_change(item.hash);
@@ -245,7 +244,7 @@ impl FieldTable {
             while let Some(field) = self.table.remove(item.hash, is_due, &ByName) {
                 self.field_bytes -= field.allocated_bytes();
                 self.volatile -= 1;
-                gone(Element::Bytes(field.name()));
+                gone(field.view());
             }
             self.arm_again(item.hash);
         }

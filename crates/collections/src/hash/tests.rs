@@ -93,9 +93,9 @@ fn check_reap(hash: &mut Hash, model: &mut Model, now_ms: i64, steps: usize) {
         .collect();
     assert_eq!(hash.live_len(now_ms), model.len() - due.len());
     let mut gone = Vec::new();
-    hash.reap(now_ms, steps, |name| gone.push(name.to_vec()));
+    hash.reap(now_ms, steps, |field| gone.push(field.name.to_vec()));
     while hash.next_deadline_ms().is_some_and(|at| at <= now_ms) {
-        hash.reap(now_ms, steps, |name| gone.push(name.to_vec()));
+        hash.reap(now_ms, steps, |field| gone.push(field.name.to_vec()));
     }
     gone.sort();
     assert_eq!(gone, due);

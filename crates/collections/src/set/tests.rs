@@ -46,6 +46,7 @@ fn recount(set: &Set) -> usize {
             };
             table.empty_bytes() + set.iter().map(long).sum::<usize>()
         }
+        Repr::Timed(timed, _) => timed.allocated_bytes(),
     }
 }
 
@@ -71,7 +72,7 @@ proptest! {
                     let sampled = set.sample(&mut random).map(|element| element.to_vec());
                     prop_assert_eq!(sampled.is_some_and(|it| model.contains(&it)), !model.is_empty());
                     let mut popped = None;
-                    let is_popped = set.pop(&mut random, |element| popped = Some(element.to_vec()));
+                    let is_popped = set.pop(&mut random, |element, _| popped = Some(element.to_vec()));
                     prop_assert_eq!(is_popped, !model.is_empty());
                     prop_assert!(popped.is_none_or(|popped| model.remove(&popped)));
                 }

@@ -108,6 +108,9 @@ fn add(facts: &mut Vec<Fact>, part: CollectionPart<'_>) {
         CollectionPart::Element(bytes) | CollectionPart::Member(bytes) => {
             push(Sameness::Replica, &[bytes]);
         }
+        CollectionPart::MemberDeadline { member, deadline_ms } => {
+            push(Sameness::Replica, &[member, format!("{deadline_ms:?}").as_bytes()]);
+        }
         CollectionPart::Scored { member, score } => {
             push(Sameness::Replica, &[format!("{score:?}").as_bytes(), member]);
         }

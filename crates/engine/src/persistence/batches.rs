@@ -18,6 +18,7 @@ use tierce_keyspace::{
 };
 
 use super::error::LoadError;
+use super::member_deadlines::MemberDeadlines;
 use crate::clock::BEFORE_ALL_MS;
 use crate::loading::{GivenUp, Loading};
 use crate::log::Log;
@@ -62,6 +63,8 @@ struct Item {
 enum Content {
     String(KeyFacts),
     Collection(Box<Collection>, KeyFacts),
+    /// Deadlines of members of a set before it.
+    MemberDeadlines(KeyFacts),
     Code(CodeKind),
 }
 
@@ -77,7 +80,9 @@ pub(super) struct KeyFacts {
 impl Content {
     fn facts(&self) -> Option<&KeyFacts> {
         match self {
-            Self::String(facts) | Self::Collection(_, facts) => Some(facts),
+            Self::String(facts) | Self::Collection(_, facts) | Self::MemberDeadlines(facts) => {
+                Some(facts)
+            }
             Self::Code(_) => None,
         }
     }
@@ -124,6 +129,10 @@ impl Outgoing {
 
     pub(super) fn collection(&mut self, key: &[u8], value: Collection, facts: KeyFacts) {
         self.push(key, b"", Content::Collection(Box::new(value), facts));
+    }
+
+    pub(super) fn member_deadlines(&mut self, key: &[u8], pairs: &[u8], facts: KeyFacts) {
+        self.push(key, pairs, Content::MemberDeadlines(facts));
     }
 
     pub(super) fn code(&mut self, kind: CodeKind, name: &[u8], source: &[u8]) {
@@ -229,6 +238,12 @@ impl Storer<'_, '_> {
         let stored = match content {
             Content::Code(kind) => {
                 CodeEditor::lock(self.locks).put(kind, name, value);
+                return Ok(());
+            }
+            Content::MemberDeadlines(facts) => {
+                let mut db = self.locks.db(facts.db, facts.hash, BEFORE_ALL_MS);
+                // The key may have been left out, and another one be there.
+                _ = MemberDeadlines::store(value, &mut db, keyspace.key(name));
                 return Ok(());
             }
             // Never treat these keys as expired: the reader decides what has expired. By the clock, a key of a

@@ -16,6 +16,7 @@ use tierce_rdb::{Entry, Error, Event, Kind, Reader, ValuePart};
 use super::batches::{self, KeyFacts, Outgoing, Progress, Storer};
 use super::code::{self, NamedScript};
 use super::error::LoadError;
+use super::member_deadlines::MemberDeadlines;
 use super::unfit::{Unfit, lacking, too_long};
 use super::values::{self, Assembly, Flaw, Remark};
 use crate::loading::Loading;
@@ -296,6 +297,13 @@ impl Parser<'_> {
         match Remark::read(name, text).map_err(|what| self.unsupported(what))? {
             Remark::Item(note) => self.note = note,
             Remark::Messages(messages) => self.messages = messages.to_vec(),
+            Remark::MemberDeadlines(MemberDeadlines { db, key, pairs }) => {
+                let (db, hash) = (self.db(db)?, self.keyspace.hash(key));
+                let facts = KeyFacts { db, hash, deadline_ms: None, note: ItemNote::NONE };
+                if let Some(outgoing) = &mut self.outgoing {
+                    outgoing.member_deadlines(key, pairs, facts);
+                }
+            }
             Remark::Script(NamedScript { name, source }) => {
                 self.put_code(CodeKind::Script, name, source);
             }

@@ -15,6 +15,7 @@ use super::code;
 use super::error::SaveError;
 use super::file::{Install, NewFile, Syncing};
 use super::host::Host;
+use super::member_deadlines::{DEADLINES_REMARK, DeadlineFields};
 use super::own_files::{OwnFiles, is_replaceable};
 use super::pace::Pace;
 use super::snapshot_path;
@@ -265,7 +266,16 @@ impl<W: Write> Encoder<W> {
                 self.writer.aux(values::MESSAGES_REMARK, &messages)?;
             }
         }
-        values::write(self.writer.entry(entry.key, &attributes(entry.deadline_ms)), &entry.value)
+        let mut deadlines = DeadlineFields::new(entry.db, entry.key);
+        let attributes = attributes(entry.deadline_ms);
+        let position = self.writer.entry(entry.key, &attributes);
+        values::write(position, &entry.value, |member, at_ms| deadlines.add(member, at_ms))?;
+        self.deadlines(&deadlines)
+    }
+
+    /// Writes the deadlines of the members of the set before.
+    fn deadlines(&mut self, deadlines: &DeadlineFields<'_>) -> tierce_rdb::Result<()> {
+        deadlines.fields.iter().try_for_each(|field| self.writer.aux(DEADLINES_REMARK, field))
     }
 
     /// Writes a large collection, slice by slice. `explain` converts a write error, and `after` is called after each
@@ -283,13 +293,17 @@ impl<W: Write> Encoder<W> {
         self.turn_to(head.db).map_err(&explain)?;
         let attributes = attributes(head.deadline_ms);
         let position = self.writer.entry(&head.key, &attributes);
-        let value = values::begin(position, head.kind, head.len, head.fields_ms);
+        let fields_ms = head.fields_ms.filter(|_| head.kind == CollectionKind::Hash);
+        let mut deadlines = DeadlineFields::new(head.db, &head.key);
+        let value = values::begin(position, head.kind, head.len, fields_ms);
         let mut value = value.map_err(&explain)?;
         while let Some(slice) = large.next_slice()? {
-            values::write_elements(&mut value, &slice).map_err(&explain)?;
+            let deadline = |member: &[u8], at_ms| deadlines.add(member, at_ms);
+            values::write_elements(&mut value, &slice, deadline).map_err(&explain)?;
             after(&large)?;
         }
-        value.finish().map_err(explain)
+        value.finish().map_err(&explain)?;
+        self.deadlines(&deadlines).map_err(explain)
     }
 
     fn turn_to(&mut self, db: DbIndex) -> tierce_rdb::Result<()> {

@@ -15,6 +15,7 @@ use tierce_rdb::{
 };
 
 use super::code::{self, NamedScript};
+use super::member_deadlines::{DEADLINES_REMARK, MemberDeadlines};
 use super::streams;
 
 /// Returns the format version for a file: that of Redis 7.0, which later ones read too, unless fields of hashes have
@@ -99,6 +100,8 @@ pub enum Remark<'a> {
     StreamOffset(u64),
     /// A named script.
     Script(NamedScript<'a>),
+    /// Deadlines of members of a set before it.
+    MemberDeadlines(MemberDeadlines<'a>),
     /// Any other field.
     Other,
 }
@@ -114,6 +117,11 @@ impl<'a> Remark<'a> {
             code::SCRIPT_REMARK => NamedScript::read(bytes).map(Self::Script).ok_or_else(|| {
                 "a script by name in a form that this version does not know".to_owned()
             }),
+            DEADLINES_REMARK => {
+                MemberDeadlines::read(bytes).map(Self::MemberDeadlines).ok_or_else(|| {
+                    "deadlines of members in a form that this version does not know".to_owned()
+                })
+            }
             ITEM_REMARK => item_of(&text).map(Self::Item).ok_or_else(|| {
                 format!(
                     "memcached's flags and marks in a form that this version does not know: {text}"
@@ -145,8 +153,12 @@ fn saved_kind(kind: CollectionKind) -> Kind {
     }
 }
 
-/// Writes a value.
-pub fn write<W: Write>(writer: ValueWriter<'_, W>, value: &SavedValue<'_>) -> Result<()> {
+/// Writes a value. `deadline` is called for each deadline of a member of a set, which the format cannot state.
+pub fn write<W: Write>(
+    writer: ValueWriter<'_, W>,
+    value: &SavedValue<'_>,
+    deadline: impl FnMut(&[u8], i64),
+) -> Result<()> {
     match value {
         SavedValue::Str(bytes) => writer.string(bytes),
         SavedValue::Int(int) => writer.string(IntText::new().of(*int)),
@@ -158,7 +170,7 @@ pub fn write<W: Write>(writer: ValueWriter<'_, W>, value: &SavedValue<'_>) -> Re
             let earliest_ms =
                 if kind == CollectionKind::Hash { earliest_deadline_ms(collection) } else { None };
             let mut writer = begin(writer, kind, collection.len(), earliest_ms)?;
-            write_elements(&mut writer, collection)?;
+            write_elements(&mut writer, collection, deadline)?;
             writer.finish()
         }
     }
@@ -175,16 +187,21 @@ pub(super) fn begin<W: Write>(
     writer.begin_collection(saved_kind(kind), len, earliest_ms.map(field_ms))
 }
 
-/// Writes all elements, or those of the next slice of a large collection.
+/// Writes all elements, or those of the next slice of a large collection. `deadline` as for [`write`].
 pub(super) fn write_elements<W: Write>(
     writer: &mut CollectionWriter<'_, W>,
     elements: &SavedCollection<'_>,
+    mut deadline: impl FnMut(&[u8], i64),
 ) -> Result<()> {
     elements.parts().try_for_each(|part| match part {
         CollectionPart::Element(bytes) | CollectionPart::Member(bytes) => writer.element(bytes),
         CollectionPart::Scored { member, score } => writer.scored(member, score),
         CollectionPart::Field { name, value, deadline_ms } => {
             writer.field(name, value, deadline_ms.map(field_ms))
+        }
+        CollectionPart::MemberDeadline { member, deadline_ms } => {
+            deadline_ms.into_iter().for_each(|at_ms| deadline(member, at_ms));
+            Ok(())
         }
         // Streams are saved as a whole.
         CollectionPart::Stream(_) => Ok(()),

@@ -1,5 +1,6 @@
 //! Properties of an entry, before and after a change, from which the figures of a shard are updated.
 
+use tierce_collections::CollectionKind;
 use tierce_storage::ColdLocation;
 
 use crate::change::Change;
@@ -11,22 +12,22 @@ use crate::data::entry::Entry;
 pub(crate) struct Accounting {
     pub(crate) bytes: usize,
     pub(crate) deadline_ms: Option<i64>,
-    /// Earliest field deadline, if it is a hash.
-    pub(crate) fields_ms: Option<i64>,
+    /// Earliest deadline of an element, if it is a hash or a set.
+    pub(crate) elements: Option<ElementDeadline>,
     pub(crate) cold: ColdAccounting,
 }
 
 impl Accounting {
     /// Data of an absent key.
     pub(crate) const NONE: Self =
-        Self { bytes: 0, deadline_ms: None, fields_ms: None, cold: ColdAccounting::NONE };
+        Self { bytes: 0, deadline_ms: None, elements: None, cold: ColdAccounting::NONE };
 
     #[inline]
     pub(crate) fn of(entry: &Entry) -> Self {
         Self {
             bytes: entry.allocated_bytes(),
             deadline_ms: entry.deadline_ms(),
-            fields_ms: entry.next_field_deadline_ms(),
+            elements: ElementDeadline::of(entry),
             cold: ColdAccounting::of(entry),
         }
     }
@@ -36,14 +37,31 @@ impl Accounting {
 #[derive(Clone, Copy)]
 pub(crate) struct CollectionAccounting {
     pub(crate) bytes: usize,
-    /// Earliest field deadline, if it is a hash with such.
-    pub(crate) fields_ms: Option<i64>,
+    /// Earliest deadline of an element, if it is a hash or a set with such.
+    pub(crate) elements: Option<ElementDeadline>,
 }
 
 impl CollectionAccounting {
     #[inline]
     pub(crate) fn of<T: CollectionType>(value: &T) -> Self {
-        Self { bytes: value.allocated_bytes(), fields_ms: value.next_deadline_ms() }
+        let elements = value.next_deadline_ms().map(|ms| ElementDeadline { ms, kind: T::KIND });
+        Self { bytes: value.allocated_bytes(), elements }
+    }
+}
+
+/// Earliest deadline of an element of a collection.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) struct ElementDeadline {
+    pub(crate) ms: i64,
+    pub(crate) kind: CollectionKind,
+}
+
+impl ElementDeadline {
+    #[inline]
+    fn of(entry: &Entry) -> Option<Self> {
+        let ms = entry.next_field_deadline_ms()?;
+        let (form, _) = entry.raw_collection()?;
+        Some(Self { ms, kind: form.kind() })
     }
 }
 

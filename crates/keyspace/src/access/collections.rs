@@ -38,11 +38,13 @@ impl Db<'_> {
         &mut self,
         key: Key<'_>,
     ) -> Result<Option<BorrowGuard<'_, T>>> {
+        let now_ms = self.at.now_ms;
         let Some(entry) = self.read(key)? else { return Ok(None) };
         match entry.raw_collection() {
             Some((form, pointer)) if form.kind() == T::KIND => {
                 // SAFETY: the entry owns the collection, and is borrowed as long as the guard lives.
-                let value = unsafe { T::from_raw(form, pointer) };
+                let mut value = unsafe { T::from_raw(form, pointer) };
+                value.as_of(now_ms);
                 Ok(Some(BorrowGuard::new(value)))
             }
             _ => Err(Error::WrongType),
@@ -75,6 +77,7 @@ impl Db<'_> {
         let Some(mut value) = entry.borrow_collection::<T>() else {
             return Err(Error::WrongType.into());
         };
+        value.as_of(at.now_ms);
         let before = CollectionAccounting::of(&*value);
         let mut recording = at.batch().map(|batch| batch.record_edits(at.db, key.bytes()));
         let mut undoing = at.undo().and_then(|undo| undo.record_edits(at.db, key, &*value));
@@ -291,7 +294,7 @@ impl ShardLocks<'_> {
             let entry = std::ptr::from_ref(db.peek(*key)?);
             // SAFETY: looking for unexpired keys, at the same time as above, changes nothing. No other thread can
             // change them while `self` is borrowed: their shards stay locked.
-            Some(unsafe { &*entry }.value())
+            Some(unsafe { &*entry }.value_as_of(now_ms))
         };
         Ok(keys.iter().map(find).collect())
     }

@@ -257,7 +257,7 @@ impl<'a> Context<'a> {
         match why {
             Removal::Expired => self.event_of_itself(Event::Expired, entry.key()),
             Removal::Emptied => {
-                self.event_of_itself(Event::HExpired, entry.key());
+                self.event_of_itself(Event::of_reaped(entry.value_type()), entry.key());
                 self.event_of_itself(Event::Del, entry.key());
             }
             Removal::Evicted => self.event_of_itself(Event::Evicted, entry.key()),
@@ -291,7 +291,7 @@ impl<'a> Context<'a> {
         self.publish(&self.keyspace.next_deadlines_ms[self.shard_index], deadline_ms);
     }
 
-    /// Publishes a deadline of a hash field to the reaper.
+    /// Publishes a deadline of a hash field or a member of a set to the reaper.
     pub(crate) fn publish_field_deadline(&self, deadline_ms: i64) {
         self.publish(&self.keyspace.next_field_deadlines_ms[self.shard_index], deadline_ms);
     }

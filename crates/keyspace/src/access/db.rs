@@ -90,7 +90,8 @@ impl<'a> Db<'a> {
     /// [`Error::Unreadable`].
     #[inline]
     pub fn get(&mut self, key: Key<'_>) -> Result<Option<Value<'_>>> {
-        Ok(self.read(key)?.map(|entry| entry.value()))
+        let now_ms = self.at.now_ms;
+        Ok(self.read(key)?.map(|entry| entry.value_as_of(now_ms)))
     }
 
     /// Reads a key in order to change it. Counts nothing: a write is no miss.
@@ -99,7 +100,8 @@ impl<'a> Db<'a> {
     ///
     /// [`Error::Unreadable`].
     pub fn value_to_change(&mut self, key: Key<'_>) -> Result<Option<Value<'_>>> {
-        Ok(self.find_value(key)?.map(|entry| entry.value()))
+        let now_ms = self.at.now_ms;
+        Ok(self.find_value(key)?.map(|entry| entry.value_as_of(now_ms)))
     }
 
     /// Counts a hit or a miss for a key that was read without counting.
@@ -635,8 +637,8 @@ impl<'a> Db<'a> {
         if before.deadline_ms != after.deadline_ms {
             account_deadline(self, hash, before.deadline_ms, after.deadline_ms);
         }
-        if before.fields_ms != after.fields_ms {
-            account_fields(self, hash, before.fields_ms, after.fields_ms);
+        if before.elements != after.elements {
+            account_fields(self, hash, before.elements, after.elements);
         }
         if before.cold != after.cold {
             account_cold(self, before.cold, after.cold);
@@ -657,8 +659,8 @@ impl<'a> Db<'a> {
             self.account_bytes(before.bytes, after.bytes);
             self.at.stats.follow_size(&self.at.keyspace.pressure);
         }
-        if before.fields_ms != after.fields_ms {
-            account_fields(self, hash, before.fields_ms, after.fields_ms);
+        if before.elements != after.elements {
+            account_fields(self, hash, before.elements, after.elements);
             self.at.stats.follow_size(&self.at.keyspace.pressure);
         }
     }

@@ -1,25 +1,25 @@
-//! Field deadlines of hashes in a database: maintains their heap, and removes expired fields.
+//! Deadlines of hash fields and of members of sets in a database: maintains their heap, and removes what has expired.
+//! Everything said of fields holds for members.
 //!
 //! An expired field is invisible, even if it has not been removed. So its removal is not a change, and has its own
 //! event; only copies of the hash in progress end. The removal is logged, as for an expired key, because a reader may
 //! find only the later records of the hash. A hash that loses its last field is removed like an expired key.
 //!
-//! Invariant: for each hash with field deadlines, the heap of its database has an item that is not later than the
+//! Invariant: for each hash or set with such deadlines, the heap of its database has an item that is not later than the
 //! earliest of them. This heap is separate from that of the key deadlines, because eviction draws from the latter.
 
 use std::ptr::NonNull;
 
-use tierce_collections::Hash;
+use tierce_collections::CollectionKind;
 
-use crate::access::accounting::{Accounting, ColdAccounting};
+use crate::access::accounting::{Accounting, ColdAccounting, ElementDeadline};
 use crate::access::context::Context;
 use crate::access::db::Db;
 use crate::change::event::Event;
 use crate::change::log::batch::Recording;
 use crate::change::{Change, Removal};
-use crate::codec::Writer;
-use crate::data::collections::CollectionType;
-use crate::data::collections::hash::write_removal;
+use crate::data::collections::sealed::Sealed;
+use crate::data::collections::{CollectionType, with_type};
 use crate::data::entry::Entry;
 use crate::data::key::{Key, KeyHash};
 use crate::data::shard_db::ShardDb;
@@ -62,9 +62,9 @@ fn next_expiry_of_fields(db: &mut Db<'_>, key: Key<'_>) -> Option<i64> {
     let entry = db.find(key)?;
     entry.next_field_deadline_ms()?;
     let before = Accounting::of(entry);
-    let mut fields = entry.borrow_collection::<Hash>()?;
-    let next_ms = fields.deadline_after(now_ms);
-    drop(fields);
+    let (form, _) = entry.raw_collection()?;
+    let next_ms =
+        with_type!(form.kind(), T => entry.borrow_collection::<T>()?.deadline_after(now_ms));
     let after = Accounting::of(entry);
     db.account(key.hash(), before, after);
     next_ms
@@ -102,20 +102,32 @@ fn arm_fields_again(db: &mut Db<'_>, hash: KeyHash) {
 pub(super) fn account_fields(
     db: &mut Db<'_>,
     hash: KeyHash,
-    before: Option<i64>,
-    after: Option<i64>,
+    before: Option<ElementDeadline>,
+    after: Option<ElementDeadline>,
 ) {
     let data = db.db();
-    data.volatile_hashes -= usize::from(before.is_some());
-    data.volatile_hashes += usize::from(after.is_some());
-    if let Some(deadline_ms) = after
-        && before.is_none_or(|before_ms| deadline_ms < before_ms)
+    if let Some(before) = before {
+        *volatile(data, before.kind) -= 1;
+    }
+    if let Some(after) = after {
+        *volatile(data, after.kind) += 1;
+    }
+    if let Some(after) = after
+        && before.is_none_or(|before| after.ms < before.ms)
     {
-        arm_fields(db, deadline_ms, hash);
+        arm_fields(db, after.ms, hash);
     }
     let data = db.db();
-    if data.field_deadlines.is_crowded(data.volatile_hashes) {
+    if data.field_deadlines.is_crowded(data.volatile_hashes + data.volatile_sets) {
         rebuild_field_deadlines(db);
+    }
+}
+
+/// Returns the number of collections of this type with deadlines of elements.
+fn volatile(data: &mut ShardDb, kind: CollectionKind) -> &mut usize {
+    match kind {
+        CollectionKind::Set => &mut data.volatile_sets,
+        _ => &mut data.volatile_hashes,
     }
 }
 
@@ -147,21 +159,17 @@ fn rebuild_field_deadlines(db: &mut Db<'_>) {
 fn reap(hash: KeyHash, entry: &mut Entry, at: Context<'_>) -> bool {
     let copied = ColdAccounting::of(entry);
     let mut recording = at.batch().map(|batch| batch.record_edits(at.db, entry.key()));
-    let mut has_changed = false;
-    let is_empty = entry.borrow_collection::<Hash>().is_some_and(|mut fields| {
-        fields.reap(at.now_ms, FIELDS_PER_STEP, |name| {
-            has_changed = true;
-            if let Some(edits) = recording.as_deref_mut() {
-                write_removal(&mut Writer::new(edits), name);
-            }
-        });
-        fields.is_empty()
+    let Some((form, _)) = entry.raw_collection() else { return false };
+    let (has_changed, is_empty) = with_type!(form.kind(), T => {
+        let mut elements = entry.borrow_collection::<T>().expect("it has the type of its form");
+        let edits = recording.as_deref_mut();
+        (Sealed::reap(&mut *elements, at.now_ms, FIELDS_PER_STEP, edits), elements.is_empty())
     });
     // The known deadline of a hash may belong to a field that was removed since.
     if is_empty || !has_changed {
         return is_empty;
     }
-    at.event_of_itself(Event::HExpired, entry.key());
+    at.event_of_itself(Event::of_reaped(entry.value_type()), entry.key());
     at.reaped(hash, entry);
     match copied.change(entry, Change::Edited) {
         Change::Edited => recording.into_iter().for_each(Recording::keep),

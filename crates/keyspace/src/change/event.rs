@@ -21,6 +21,9 @@ use std::fmt;
 use std::ops::BitOr;
 use std::sync::Arc;
 
+use tierce_collections::CollectionKind;
+
+use crate::data::value::ValueType;
 use crate::db_index::DbIndex;
 
 /// A set of classes of events.
@@ -129,7 +132,8 @@ events! {
         RPop "rpop", RPush "rpush", SortStore "sortstore",
     }
     SET {
-        SAdd "sadd", SDiffStore "sdiffstore", SInterStore "sinterstore", SPop "spop", SRem "srem",
+        SAdd "sadd", SDiffStore "sdiffstore", SExpire "sexpire", SExpired "sexpired",
+        SInterStore "sinterstore", SPersist "spersist", SPop "spop", SRem "srem",
         SUnionStore "sunionstore",
     }
     HASH {
@@ -166,6 +170,16 @@ events! {
     }
     DATABASE {
         Flush "flushdb", Swap "swapdb",
+    }
+}
+
+impl Event {
+    /// Returns the event of expired elements of a value of this type.
+    pub(crate) fn of_reaped(value: ValueType) -> Self {
+        match value {
+            ValueType::Collection(CollectionKind::Set) => Self::SExpired,
+            _ => Self::HExpired,
+        }
     }
 }
 

@@ -49,7 +49,7 @@ pub enum Removal {
     Deleted,
     /// Its deadline came.
     Expired,
-    /// It was a hash, and the deadline of its last field came.
+    /// It was a hash or a set, and the deadline of its last element came.
     Emptied,
     /// It was evicted because memory ran short.
     Evicted,
@@ -58,7 +58,7 @@ pub enum Removal {
 }
 
 impl Removal {
-    /// Returns the reason if an entry has expired: its deadline has passed, or those of all fields of its hash. On a
+    /// Returns the reason if an entry has expired: its deadline has passed, or those of all its elements. On a
     /// server that follows a primary only the former counts: the primary decides when fields expire, and may change
     /// them until then. Always inlined: a call costs 16 instructions of each read.
     #[inline(always)]
@@ -71,7 +71,7 @@ impl Removal {
             return Some(Self::Expired);
         }
         let has_due = entry.next_field_deadline_ms().is_some_and(|at| at <= now_ms);
-        let is_gone = has_due && !is_following() && entry.is_hash_all_due(now_ms);
+        let is_gone = has_due && !is_following() && entry.is_all_due(now_ms);
         is_gone.then_some(Self::Emptied)
     }
 

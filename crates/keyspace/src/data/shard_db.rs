@@ -13,10 +13,12 @@ use crate::data::entry::Entry;
 pub(crate) struct ShardDb {
     pub(crate) table: Table<Entry>,
     pub(crate) deadlines: Deadlines,
-    /// Earliest field deadlines of hashes.
+    /// Earliest deadlines of the elements of hashes and sets.
     pub(crate) field_deadlines: Deadlines,
     /// Number of hashes with field deadlines.
     pub(crate) volatile_hashes: usize,
+    /// Number of sets with deadlines of members.
+    pub(crate) volatile_sets: usize,
     /// Bytes of the entries in `table`, including their blobs.
     pub(crate) entry_bytes: usize,
     pub(crate) cold: ColdCounts,

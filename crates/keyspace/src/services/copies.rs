@@ -40,6 +40,8 @@ pub struct ValueCopy {
     /// `None`: there was no such key.
     entry: Option<Entry>,
     identity: Identity,
+    /// Time of the copy, by which elements of the value have expired.
+    now_ms: i64,
 }
 
 /// Distinguishes a value of a key from all earlier and later ones.
@@ -85,7 +87,7 @@ impl ValueCopy {
         shard.version(key, VersionFor::Comparison);
         let identity = Identity::of(&mut shard, key);
         if !is_there {
-            return Ok(Some(Self { entry: None, identity }));
+            return Ok(Some(Self { entry: None, identity, now_ms }));
         }
         let entry = match shard.peek(key).and_then(large_kind) {
             None => shard.duplicate(key)?,
@@ -98,12 +100,12 @@ impl ValueCopy {
                 Some(Entry::with_attributes(bytes, content, deadline_ms, Attributes::NONE, access))
             }
         };
-        Ok(Some(Self { entry, identity }))
+        Ok(Some(Self { entry, identity, now_ms }))
     }
 
     /// Returns the value; `None` if there was none.
     pub fn value(&self) -> Option<Value<'_>> {
-        self.entry.as_ref().map(Entry::value)
+        self.entry.as_ref().map(|entry| entry.value_as_of(self.now_ms))
     }
 
     /// Returns the value with its deadline, for [`Db::put`].

@@ -199,7 +199,7 @@ impl<'r, 'c, 'o> Translation<'r, 'c, 'o> {
         for edit in Edits::new(edits) {
             match edit? {
                 Edit::List(edit) => list::edit(key, &edit, is_new, self.commands)?,
-                Edit::Set(edit) => set::edit(key, &edit, self.commands),
+                Edit::Set(edit) => set::edit(key, &edit, self.dialect, self.commands),
                 Edit::SortedSet(edit) => sorted_set::edit(key, &edit, self.commands),
                 Edit::Hash(edit) => hash::edit(key, &edit, self.dialect, self.commands),
                 Edit::Stream(_) => return Err(OTHER_TYPE),

@@ -221,6 +221,10 @@ impl<W: Write> Lines<W> {
                 }
                 continue;
             }
+            // The format has no deadlines of members.
+            if matches!(part, CollectionPart::MemberDeadline { .. }) {
+                continue;
+            }
             self.next_element(head)?;
             write_part(&mut self.line, part)?;
         }
@@ -239,6 +243,7 @@ impl<W: Write> Lines<W> {
 fn write_part(line: &mut Vec<u8>, part: CollectionPart<'_>) -> io::Result<()> {
     use CollectionPart::Stream;
     match part {
+        CollectionPart::MemberDeadline { .. } => {}
         CollectionPart::Element(element) | CollectionPart::Member(element) => {
             bytes::write(line, element);
         }

@@ -5,7 +5,7 @@ use tierce_collections::Hash;
 use tierce_keyspace::{Editor, Event, Missing};
 use tierce_wire::resp::Rest;
 
-use super::deadline::{NUMBER_OF_FIELDS, deadline, edit_each, names_of};
+use super::deadline::{OF_HASH, deadline, edit_each, names_of};
 use super::get::value_or_null;
 use crate::command::{Flags, Group, KeyFlags, KeySpec};
 use crate::commands::cursor::Options;
@@ -91,7 +91,7 @@ pub(super) static COMMANDS: &[Defined] = &[
 
 /// Option of the command for the deadlines of the fields, as given.
 #[derive(Clone, Copy, PartialEq, Eq)]
-enum Ttl {
+pub(in crate::commands) enum Ttl {
     Unstated,
     At(i64),
     /// PERSIST or KEEPTTL.
@@ -100,22 +100,33 @@ enum Ttl {
 
 /// Fields that must exist before any is set.
 #[derive(Clone, Copy, PartialEq, Eq)]
-enum Condition {
+pub(in crate::commands) enum Condition {
     None,
     All,
 }
 
 /// Options of a command, and their errors.
-struct Grammar {
+pub(in crate::commands) struct Grammar {
+    /// Word before the fields and their number, and errors about it.
+    pub(in crate::commands) elements: &'static [u8],
+    pub(in crate::commands) twice: CommandError,
+    pub(in crate::commands) missing: CommandError,
+    pub(in crate::commands) bad_count: CommandError,
     /// Number of arguments for each field.
-    per_field: usize,
+    pub(in crate::commands) per_field: usize,
     /// The option for deadlines that states no time.
-    word: &'static [u8],
-    conditions: &'static [(&'static [u8], Condition)],
-    two_times: CommandError,
+    pub(in crate::commands) word: &'static [u8],
+    pub(in crate::commands) conditions: &'static [(&'static [u8], Condition)],
+    pub(in crate::commands) two_times: CommandError,
+    pub(in crate::commands) two_conditions: CommandError,
 }
 
 const GETTER: Grammar = Grammar {
+    elements: b"fields",
+    twice: CommandError::new("ERR FIELDS keyword specified multiple times"),
+    missing: CommandError::new("ERR missing FIELDS argument"),
+    bad_count: CommandError::new("ERR invalid number of fields"),
+    two_conditions: CommandError::new("ERR Only one of FXX or FNX arguments can be specified"),
     per_field: 1,
     word: b"persist",
     conditions: &[],
@@ -131,18 +142,23 @@ const SETTER: Grammar = Grammar {
     two_times: CommandError::new(
         "ERR Only one of EX, PX, EXAT, PXAT or KEEPTTL arguments can be specified",
     ),
+    elements: b"fields",
+    twice: CommandError::new("ERR FIELDS keyword specified multiple times"),
+    missing: CommandError::new("ERR missing FIELDS argument"),
+    bad_count: CommandError::new("ERR invalid number of fields"),
+    two_conditions: CommandError::new("ERR Only one of FXX or FNX arguments can be specified"),
 };
 
 /// Arguments after the key.
-struct Request<'a> {
-    ttl: Ttl,
-    condition: Option<Condition>,
-    fields: Rest<'a>,
+pub(in crate::commands) struct Request<'a> {
+    pub(in crate::commands) ttl: Ttl,
+    pub(in crate::commands) condition: Option<Condition>,
+    pub(in crate::commands) fields: Rest<'a>,
 }
 
 impl<'a> Request<'a> {
     /// Parses the arguments, which may be in any order.
-    fn parse(
+    pub(in crate::commands) fn parse(
         ctx: &Context<'_, '_>,
         mut options: Options<'a>,
         grammar: &Grammar,
@@ -151,11 +167,11 @@ impl<'a> Request<'a> {
         while let Some(word) = options.next_word() {
             let form = TimeForm::named(&word);
             let named = grammar.conditions.iter().find(|(name, _)| *name == &*word);
-            if *word == *b"fields" {
+            if *word == *grammar.elements {
                 if fields.is_some() {
-                    return Err(CommandError::new("ERR FIELDS keyword specified multiple times"));
+                    return Err(grammar.twice.clone());
                 }
-                fields = Some(fields_of(ctx, &mut options, grammar.per_field)?);
+                fields = Some(fields_of(ctx, &mut options, grammar)?);
             } else if form.is_some() || *word == *grammar.word {
                 if ttl.is_some() {
                     return Err(grammar.two_times.clone());
@@ -168,15 +184,13 @@ impl<'a> Request<'a> {
                 ttl = Some(form.map_or(Ok(Ttl::Word), time)?);
             } else if let Some((_, named)) = named {
                 if condition.replace(*named).is_some() {
-                    return Err(CommandError::new(
-                        "ERR Only one of FXX or FNX arguments can be specified",
-                    ));
+                    return Err(grammar.two_conditions.clone());
                 }
             } else {
                 return Err(CommandError::unknown_argument(word.spelled));
             }
         }
-        let fields = fields.ok_or(CommandError::new("ERR missing FIELDS argument"))?;
+        let fields = fields.ok_or_else(|| grammar.missing.clone())?;
         Ok(Self { ttl: ttl.unwrap_or(Ttl::Unstated), condition, fields })
     }
 }
@@ -185,12 +199,12 @@ impl<'a> Request<'a> {
 fn fields_of<'a>(
     ctx: &Context<'_, '_>,
     options: &mut Options<'a>,
-    per_field: usize,
+    grammar: &Grammar,
 ) -> Result<Rest<'a>, CommandError> {
     let count = options.next_value().ok_or_else(|| CommandError::arity(ctx.name()))?;
     let count = integer(count).ok().filter(|count| (1..=i64::from(i32::MAX)).contains(count));
-    let count = count.ok_or(CommandError::new("ERR invalid number of fields"))?;
-    let fields = options.many_values(count as usize * per_field);
+    let count = count.ok_or_else(|| grammar.bad_count.clone())?;
+    let fields = options.many_values(count as usize * grammar.per_field);
     fields.map_err(|_| CommandError::new("ERR wrong number of arguments"))
 }
 
@@ -214,7 +228,7 @@ fn hgetex(ctx: &mut Context<'_, '_>, [key]: [&[u8]; 1], options: Rest<'_, 3>) ->
 }
 
 fn hgetdel(ctx: &mut Context<'_, '_>, [key]: [&[u8]; 1], fields: Rest<'_, 3>) -> Done {
-    let names = names_of(Options::of(fields), NUMBER_OF_FIELDS)?;
+    let names = names_of(&OF_HASH, Options::of(fields))?;
     get_and_change(ctx, key, names, Change::Removal, Event::HDel)
 }
 
@@ -226,7 +240,7 @@ fn get_and_change(
     change: Change,
     event: Event,
 ) -> Done {
-    edit_each(ctx, key, names, event, |reply, now_ms, found| {
+    edit_each::<Hash>(ctx, key, names, event, |reply, now_ms, found| {
         let Some((hash, name)) = found else {
             reply.null();
             return false;

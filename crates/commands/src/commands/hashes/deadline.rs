@@ -1,7 +1,7 @@
 //! HEXPIRE and its relatives: the time to live of fields, as in Redis 7.4.
 
 use tierce_collections::Hash;
-use tierce_keyspace::{Editor, Event, Missing};
+use tierce_keyspace::{CollectionType, Editor, Event, Missing};
 use tierce_wire::resp::Rest;
 
 use crate::command::{Flags, Group, KeyFlags, KeySpec};
@@ -186,18 +186,39 @@ pub(super) static COMMANDS: &[Defined] = &[
 ];
 
 /// Numbers in the reply for each field.
-const NO_FIELD: i64 = -2;
-const NO_DEADLINE: i64 = -1;
-const CONDITION_NOT_MET: i64 = 0;
-const DONE: i64 = 1;
-const DELETED: i64 = 2;
+pub(in crate::commands) const NO_FIELD: i64 = -2;
+pub(in crate::commands) const NO_DEADLINE: i64 = -1;
+pub(in crate::commands) const CONDITION_NOT_MET: i64 = 0;
+pub(in crate::commands) const DONE: i64 = 1;
+pub(in crate::commands) const DELETED: i64 = 2;
+
+/// Words for the elements in arguments and errors: fields of hashes or members of sets.
+pub(in crate::commands) struct Elements {
+    pub(in crate::commands) word: &'static str,
+    pub(in crate::commands) not_in_place: CommandError,
+    pub(in crate::commands) bad_count: CommandError,
+    pub(in crate::commands) bad_count_of_expire: CommandError,
+    pub(in crate::commands) other_count: CommandError,
+}
+
+pub(super) const OF_HASH: Elements = Elements {
+    word: "fields",
+    not_in_place: CommandError::new(
+        "ERR Mandatory argument FIELDS is missing or not at the right position",
+    ),
+    bad_count: CommandError::new("ERR Number of fields must be a positive integer"),
+    bad_count_of_expire: CommandError::new("ERR Parameter `numFields` should be greater than 0"),
+    other_count: CommandError::new(
+        "ERR The `numfields` parameter must match the number of arguments",
+    ),
+};
 
 /// Last deadline of a field, as in Redis: 2^46 - 1 milliseconds, more than 2,000 years.
 const DEADLINE_MAX_MS: i64 = (1 << 46) - 1;
 
 /// Condition for setting the deadline.
 #[derive(Clone, Copy, PartialEq, Eq)]
-enum Condition {
+pub(in crate::commands) enum Condition {
     Always,
     IfPersistent,
     IfExpiring,
@@ -217,7 +238,7 @@ impl Condition {
     }
 
     /// Checks the condition. A field without a deadline counts as living for ever.
-    fn holds(self, current: Option<i64>, at_ms: i64) -> bool {
+    pub(in crate::commands) fn holds(self, current: Option<i64>, at_ms: i64) -> bool {
         match self {
             Self::Always => true,
             Self::IfPersistent => current.is_none(),
@@ -228,29 +249,30 @@ impl Condition {
     }
 }
 
-/// Returns the names after `FIELDS numfields`.
-pub(super) fn names_of(
-    mut fields: Options<'_>,
-    bad_count: CommandError,
-) -> Result<Rest<'_>, CommandError> {
-    if !fields.take("fields") {
-        return Err(CommandError::new(
-            "ERR Mandatory argument FIELDS is missing or not at the right position",
-        ));
+/// Returns the names after `FIELDS numfields`, or what these are called.
+pub(in crate::commands) fn names_of<'a>(
+    of: &Elements,
+    arguments: Options<'a>,
+) -> Result<Rest<'a>, CommandError> {
+    names_or(of, arguments, &of.bad_count)
+}
+
+fn names_or<'a>(
+    of: &Elements,
+    mut arguments: Options<'a>,
+    bad_count: &CommandError,
+) -> Result<Rest<'a>, CommandError> {
+    if !arguments.take(of.word) {
+        return Err(of.not_in_place.clone());
     }
-    let count = fields.next_value().and_then(|count| integer(count).ok());
-    let count = count.filter(|count| *count > 0).ok_or(bad_count)?;
-    let names = fields.rest();
-    if count != names.len() as i64 {
-        return Err(CommandError::new(
-            "ERR The `numfields` parameter must match the number of arguments",
-        ));
-    }
-    Ok(names)
+    let count = arguments.next_value().and_then(|count| integer(count).ok());
+    let count = count.filter(|count| *count > 0).ok_or_else(|| bad_count.clone())?;
+    let names = arguments.rest();
+    if count != names.len() as i64 { Err(of.other_count.clone()) } else { Ok(names) }
 }
 
 /// Converts a time argument to a deadline.
-pub(super) fn deadline(
+pub(in crate::commands) fn deadline(
     arg: &[u8],
     form: TimeForm,
     now_ms: i64,
@@ -265,24 +287,42 @@ pub(super) fn deadline(
         .ok_or_else(|| CommandError::invalid_expire(command))
 }
 
+/// Arguments of HEXPIRE and its relatives after the key.
+pub(in crate::commands) struct Expire<'a> {
+    pub(in crate::commands) at_ms: i64,
+    pub(in crate::commands) condition: Condition,
+    pub(in crate::commands) names: Rest<'a>,
+}
+
+impl<'a> Expire<'a> {
+    pub(in crate::commands) fn parse(
+        ctx: &Context<'_, '_>,
+        time: &[u8],
+        mut arguments: Options<'a>,
+        form: TimeForm,
+        of: &Elements,
+    ) -> Result<Self, CommandError> {
+        let at_ms = deadline(time, form, ctx.moment_ms(), ctx.name())?;
+        let condition = arguments.clone().next_value().and_then(Condition::named);
+        if condition.is_some() {
+            arguments.next_value();
+        }
+        let names = names_or(of, arguments, &of.bad_count_of_expire)?;
+        Ok(Self { at_ms, condition: condition.unwrap_or(Condition::Always), names })
+    }
+}
+
 fn expire(
     ctx: &mut Context<'_, '_>,
     [key, time]: [&[u8]; 2],
     fields: Rest<'_, 3>,
     form: TimeForm,
 ) -> Done {
-    let at_ms = deadline(time, form, ctx.moment_ms(), ctx.name())?;
-    let mut fields = Options::of(fields);
-    let condition = fields.clone().next_value().and_then(Condition::named);
-    if condition.is_some() {
-        fields.next_value();
-    }
-    let bad_count = CommandError::new("ERR Parameter `numFields` should be greater than 0");
-    let names = names_of(fields, bad_count)?;
-    let condition = condition.unwrap_or(Condition::Always);
+    let Expire { at_ms, condition, names } =
+        Expire::parse(ctx, time, Options::of(fields), form, &OF_HASH)?;
     // All fields get the same deadline, so either all changed ones keep it or all expire at once.
     let event = if at_ms <= ctx.now_ms { Event::HDel } else { Event::HExpire };
-    number_each(ctx, key, names, event, |hash, name, now_ms| {
+    number_each::<Hash>(ctx, key, names, event, |hash, name, now_ms| {
         let Some(field) = hash.get(name, now_ms) else { return NO_FIELD };
         if !condition.holds(field.deadline_ms, at_ms) {
             CONDITION_NOT_MET
@@ -297,8 +337,8 @@ fn expire(
 }
 
 fn persist(ctx: &mut Context<'_, '_>, [key]: [&[u8]; 1], fields: Rest<'_, 3>) -> Done {
-    let names = names_of(Options::of(fields), NUMBER_OF_FIELDS)?;
-    number_each(ctx, key, names, Event::HPersist, |hash, name, now_ms| {
+    let names = names_of(&OF_HASH, Options::of(fields))?;
+    number_each::<Hash>(ctx, key, names, Event::HPersist, |hash, name, now_ms| {
         match hash.get(name, now_ms).map(|field| field.deadline_ms) {
             None => NO_FIELD,
             Some(None) => NO_DEADLINE,
@@ -310,18 +350,15 @@ fn persist(ctx: &mut Context<'_, '_>, [key]: [&[u8]; 1], fields: Rest<'_, 3>) ->
     })
 }
 
-pub(super) const NUMBER_OF_FIELDS: CommandError =
-    CommandError::new("ERR Number of fields must be a positive integer");
-
 /// Edits each field, and replies with the results.
-fn number_each(
+pub(in crate::commands) fn number_each<T: CollectionType>(
     ctx: &mut Context<'_, '_>,
     key: &[u8],
     names: Rest<'_>,
     event: Event,
-    mut edit: impl FnMut(&mut Editor<'_, Hash>, &[u8], i64) -> i64,
+    mut edit: impl FnMut(&mut Editor<'_, T>, &[u8], i64) -> i64,
 ) -> Done {
-    edit_each(ctx, key, names, event, |reply, now_ms, found| {
+    edit_each::<T>(ctx, key, names, event, |reply, now_ms, found| {
         let outcome = found.map_or(NO_FIELD, |(hash, name)| edit(hash, name, now_ms));
         reply.int(outcome);
         matches!(outcome, DONE | DELETED)
@@ -330,16 +367,16 @@ fn number_each(
 
 /// Calls `edit` for each field with the hash and the name, or without them if there is no hash. It replies, and returns
 /// true if it has changed the field. If it has changed any, `event` is reported.
-pub(super) fn edit_each(
+pub(super) fn edit_each<T: CollectionType>(
     ctx: &mut Context<'_, '_>,
     key: &[u8],
     names: Rest<'_>,
     event: Event,
-    mut edit: impl FnMut(&mut Reply<'_>, i64, Option<(&mut Editor<'_, Hash>, &[u8])>) -> bool,
+    mut edit: impl FnMut(&mut Reply<'_>, i64, Option<(&mut Editor<'_, T>, &[u8])>) -> bool,
 ) -> Done {
     let now_ms = ctx.now_ms;
     let (mut db, key, reply) = ctx.open(key);
-    let edited = db.edit::<Hash, _, CommandError>(key, Missing::Skip, |hash| {
+    let edited = db.edit::<T, _, CommandError>(key, Missing::Skip, |hash| {
         reply.array(names.len());
         let mut edited = false;
         for name in names.iter() {
@@ -364,24 +401,33 @@ fn time_left(
     fields: Rest<'_, 3>,
     form: TimeForm,
 ) -> Done {
-    let names = names_of(Options::of(fields), NUMBER_OF_FIELDS)?;
+    let names = names_of(&OF_HASH, Options::of(fields))?;
     let now_ms = ctx.now_ms;
     let (mut db, key, reply) = ctx.open(key);
     let hash = db.collection::<Hash>(key)?;
     reply.array(names.len());
     for name in names.iter() {
         let field = hash.as_ref().and_then(|hash| hash.get(name, now_ms));
-        reply.int(match field.map(|field| field.deadline_ms) {
-            None => NO_FIELD,
-            Some(None) => NO_DEADLINE,
-            Some(Some(at_ms)) => {
-                let ms = if form.base == TimeBase::Epoch { at_ms } else { at_ms - now_ms };
-                // Seconds are rounded up here, but not for keys.
-                if form.unit == TimeUnit::Seconds { ms.saturating_add(999) / 1000 } else { ms }
-            }
-        });
+        reply.int(shown_time(field.map(|field| field.deadline_ms), form, now_ms));
     }
     Ok(())
+}
+
+/// Returns the number in the reply for an element with this deadline, if it exists.
+pub(in crate::commands) fn shown_time(
+    found: Option<Option<i64>>,
+    form: TimeForm,
+    now_ms: i64,
+) -> i64 {
+    match found {
+        None => NO_FIELD,
+        Some(None) => NO_DEADLINE,
+        Some(Some(at_ms)) => {
+            let ms = if form.base == TimeBase::Epoch { at_ms } else { at_ms - now_ms };
+            // Seconds are rounded up here, but not for keys.
+            if form.unit == TimeUnit::Seconds { ms.saturating_add(999) / 1000 } else { ms }
+        }
+    }
 }
 
 #[cfg(test)]

@@ -1,8 +1,8 @@
 //! Commands on hashes.
 
-mod combined;
+pub(super) mod combined;
 mod counter;
-mod deadline;
+pub(super) mod deadline;
 mod get;
 mod import;
 mod random;

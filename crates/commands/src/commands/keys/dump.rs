@@ -81,7 +81,8 @@ pub(super) fn payload(value: &Value<'_>, compression: bool) -> Result<Vec<u8>, C
     let value = SavedValue::of(value, &mut copy);
     let version = values::version_of(&value);
     let options = WriterOptions { version, compression, ..WriterOptions::default() };
-    let payload = dump::encode(options, |writer| values::write(writer, &value));
+    // A payload has no place for deadlines of members.
+    let payload = dump::encode(options, |writer| values::write(writer, &value, |_, _| {}));
     payload.map_err(|error| CommandError::text(format!("ERR {error}")))
 }
 

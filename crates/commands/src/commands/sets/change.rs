@@ -122,14 +122,22 @@ fn smove(ctx: &mut Context<'_, '_>, [source, destination, member]: [&[u8]; 3]) -
     }
     if moves && from.bytes() != to.bytes() {
         let mut source = ctx.guard.db(db, from.hash(), now_ms);
-        source.edit(from, Missing::Skip, |set: &mut tierce_keyspace::Editor<'_, Set>| {
+        let take = |set: &mut tierce_keyspace::Editor<'_, Set>| {
+            let deadline_ms = set.deadline_ms(member);
             set.remove(member);
-            Ok::<_, CommandError>(())
-        })?;
+            Ok::<_, CommandError>(deadline_ms)
+        };
+        // The deadline moves with the member.
+        let deadline_ms = source.edit(from, Missing::Skip, take)?.flatten();
         source.event_of_edit(Event::SRem, from);
         let mut target = ctx.guard.db(db, to.hash(), now_ms);
-        let add =
-            |set: &mut tierce_keyspace::Editor<'_, Set>| Ok::<_, CommandError>(set.add(member));
+        let add = |set: &mut tierce_keyspace::Editor<'_, Set>| {
+            let is_new = set.add(member);
+            if is_new && deadline_ms.is_some() {
+                set.set_deadline(member, deadline_ms);
+            }
+            Ok::<_, CommandError>(is_new)
+        };
         if target.edit(to, Missing::Create, add)? == Some(true) {
             target.event(Event::SAdd, to);
         }

@@ -2,10 +2,11 @@
 
 mod algebra;
 mod change;
+mod deadline;
 mod random;
 mod read;
 
 use crate::pipeline::Defined;
 
 pub(super) const COMMANDS: &[&[Defined]] =
-    &[change::COMMANDS, read::COMMANDS, random::COMMANDS, algebra::COMMANDS];
+    &[change::COMMANDS, read::COMMANDS, random::COMMANDS, algebra::COMMANDS, deadline::COMMANDS];

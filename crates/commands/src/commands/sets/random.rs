@@ -70,12 +70,11 @@ fn spop(ctx: &mut Context<'_, '_>, [key]: [&[u8]; 1], options: Rest<'_>) -> Done
     let (mut db, key, reply) = ctx.open(key);
     let popped = db.edit::<Set, _, CommandError>(key, Missing::Skip, |set| {
         let mut random = Random::new(crate::random::word());
-        set.pop(&mut random, |member| reply.element(member));
-        Ok(())
+        Ok(set.pop(&mut random, |member| reply.element(member)))
     })?;
     match popped {
-        Some(()) => db.event_of_edit(Event::SPop, key),
-        None => reply.null(),
+        Some(true) => db.event_of_edit(Event::SPop, key),
+        Some(false) | None => reply.null(),
     }
     Ok(())
 }
@@ -95,7 +94,7 @@ fn spop_some(ctx: &mut Context<'_, '_>, key: &[u8], count: &[u8]) -> Done {
         Some(_) => return Err(Error::WrongType.into()),
     };
     let set = collection.map(|it| Set::of(it).ok_or(Error::WrongType)).transpose()?;
-    let len = set.map_or(0, |set| set.len());
+    let len = set.map_or(0, |set| set.live_len());
     if count as usize >= len {
         // Nothing is left, so removing the key is enough.
         reply.set(len);
@@ -136,14 +135,16 @@ fn srandmember(ctx: &mut Context<'_, '_>, [key]: [&[u8]; 1], options: Rest<'_>) 
     match (set, count) {
         (None, None) => reply.null(),
         (None, Some(_)) => reply.array(0),
-        (Some(set), None) => {
-            set.sample(&mut random).into_iter().for_each(|member| reply.element(member));
-        }
+        (Some(set), None) => match set.sample(&mut random) {
+            Some(member) => reply.element(member),
+            None => reply.null(),
+        },
         (Some(set), Some(count @ 0..)) => {
             let drawn = set.sample_distinct(count as usize, &mut random);
             reply.array(drawn.len());
             drawn.into_iter().for_each(|member| reply.element(member));
         }
+        (Some(set), Some(_)) if set.live_len() == 0 => reply.array(0),
         (Some(set), Some(count)) => {
             let count = repetitions(count, set.len(), set.allocated_bytes())?;
             scale.weigh(count)?;

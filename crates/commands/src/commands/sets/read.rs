@@ -114,14 +114,14 @@ fn smismember(ctx: &mut Context<'_, '_>, [key]: [&[u8]; 1], members: Rest<'_, 1>
 
 fn smembers(ctx: &mut Context<'_, '_>, [key]: [&[u8]; 1]) -> Done {
     ctx.read_collection(key, |set: Option<&Set>, reply| {
-        reply.set(set.map_or(0, Set::len));
+        reply.set(set.map_or(0, Set::live_len));
         set.iter().flat_map(|set| set.iter()).for_each(|member| reply.element(member));
     })
 }
 
 fn scard(ctx: &mut Context<'_, '_>, [key]: [&[u8]; 1]) -> Done {
     let (mut db, key, reply) = ctx.open(key);
-    reply.count(db.collection::<Set>(key)?.map_or(0, |set| set.len()));
+    reply.count(db.collection::<Set>(key)?.map_or(0, |set| set.live_len()));
     Ok(())
 }
 

@@ -239,7 +239,7 @@ fn elements_of(
             }
         }
         Collection::Set(set) if is_final && options.store.is_none() => {
-            let range = options.range(set.len());
+            let range = options.range(set.live_len());
             set.iter().skip(range.start).take(range.len()).map(|item| item.to_vec()).collect()
         }
         Collection::List(list) => list.iter().map(|item| item.to_vec()).collect(),

@@ -360,7 +360,7 @@ impl<'a> Source<'a> {
     fn len(self) -> usize {
         match self {
             Self::Nothing => 0,
-            Self::Plain(set) => set.len(),
+            Self::Plain(set) => set.live_len(),
             Self::Scored(set) => set.len(),
         }
     }

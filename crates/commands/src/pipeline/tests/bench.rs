@@ -51,6 +51,7 @@ const CONTENTS: &[&str] = &[
     "XGROUP CREATE stream1 g $ MKSTREAM",
     "SET string3 v PX 1000000",
     "HPEXPIRE hash0 1000000 FIELDS 1 a",
+    "SPEXPIRE set0 1000000 MEMBERS 1 a",
     "XGROUP CREATECONSUMER stream0 g d",
     "XREADGROUP GROUP g c STREAMS stream0 >",
     "PFADD counter0 a b c",

@@ -127,6 +127,7 @@ const TOUCHED: &[&str] = &[
     "HSET h f v | h+",
     "HSETNX h f w | h-",
     "HINCRBY h n 0 | h+",
+    "SADDEX set MNX MEMBERS 1 m | set-",
     "HSETEX h FXX FIELDS 1 f v | h+",
     "HSETEX h FNX FIELDS 2 none v f v | h-",
     "HSETEX n FXX FIELDS 1 f v | n-",

@@ -4,6 +4,8 @@ use std::marker::PhantomData;
 use std::mem::ManuallyDrop;
 use std::ops::Deref;
 
+use tierce_collections::Collection;
+
 /// A collection that an entry owns, borrowed for reading.
 pub struct BorrowGuard<'a, T> {
     /// Made of the owner's pointer, and never dropped.
@@ -15,6 +17,16 @@ impl<T> BorrowGuard<'_, T> {
     /// `value` must be owned by something else that outlives the lifetime.
     pub(crate) fn new(value: T) -> Self {
         Self { value: ManuallyDrop::new(value), owner: PhantomData }
+    }
+}
+
+impl BorrowGuard<'_, Collection> {
+    /// Hides elements that have expired by this time; see [`Set::as_of`](tierce_collections::Set::as_of).
+    #[inline]
+    pub(crate) fn hide_due(&mut self, now_ms: i64) {
+        if let Collection::Set(set) = &mut *self.value {
+            set.as_of(now_ms);
+        }
     }
 }
 

@@ -42,7 +42,7 @@ pub enum HashEdit<'a> {
 /// Name and value of a field, and its deadline.
 pub type TimedField<'a> = ((&'a [u8], &'a [u8]), FieldDeadline);
 
-/// Expiry time of a field, as Unix time in milliseconds, if it has one.
+/// Expiry time of a field or a member, as Unix time in milliseconds, if it has one.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct FieldDeadline(pub Option<i64>);
 
@@ -124,7 +124,7 @@ impl Editor<'_, Hash> {
     }
 }
 
-pub(crate) fn write_removal(edits: &mut Writer<'_>, name: Element<'_>) {
+fn write_removal(edits: &mut Writer<'_>, name: Element<'_>) {
     edits.begin(REMOVE);
     write_element(edits, name);
 }
@@ -154,7 +154,7 @@ fn write_field_ref(edits: &mut Writer<'_>, field: FieldRef<'_>) {
     write_field(edits, name, value, field.deadline_ms);
 }
 
-fn write_deadline(edits: &mut Writer<'_>, deadline_ms: Option<i64>) {
+pub(super) fn write_deadline(edits: &mut Writer<'_>, deadline_ms: Option<i64>) {
     edits.fixed(deadline_ms.map_or(NO_DEADLINE, |deadline_ms| deadline_ms as u64));
 }
 
@@ -175,6 +175,21 @@ impl Sealed for Hash {
     #[inline]
     fn is_all_due(&self, now_ms: i64) -> bool {
         Hash::is_all_due(self, now_ms)
+    }
+
+    fn deadline_after(&mut self, now_ms: i64) -> Option<i64> {
+        Hash::deadline_after(self, now_ms)
+    }
+
+    fn reap(&mut self, now_ms: i64, steps: usize, mut edits: Option<&mut Vec<u8>>) -> bool {
+        let mut has_changed = false;
+        Hash::reap(self, now_ms, steps, |field| {
+            has_changed = true;
+            if let Some(edits) = edits.as_deref_mut() {
+                write_removal(&mut Writer::new(edits), field.name);
+            }
+        });
+        has_changed
     }
 
     fn encode(&self, edits: &mut Writer<'_>) {

@@ -50,7 +50,7 @@ pub use limits::Limits;
 pub use list::{ListEdit, ListSide};
 pub use part::CollectionPart;
 pub use parts::{CollectionParts, SavedCollection};
-pub use set::SetEdit;
+pub use set::{SetEdit, TimedMember};
 pub use sorted_set::SortedSetEdit;
 pub use stream::{Delivery, StreamEdit, StreamFields, StreamIds};
 pub use types::{Edit, Edits};
@@ -119,15 +119,31 @@ pub(crate) mod sealed {
         /// True if a key keeps a collection without elements.
         const STAYS_EMPTY: bool = false;
 
-        /// Returns the earliest field deadline, if it is a hash with such.
+        /// Returns the earliest deadline of an element, if it is a hash or set with such.
         #[inline]
         fn next_deadline_ms(&self) -> Option<i64> {
             None
         }
 
-        /// Returns true for a hash whose fields have all expired.
+        /// Returns true for a hash or set whose elements have all expired.
         #[inline]
         fn is_all_due(&self, _now_ms: i64) -> bool {
+            false
+        }
+
+        /// Hides elements that have expired by this time, unless the methods of the type take the time themselves.
+        #[inline]
+        fn as_of(&mut self, _now_ms: i64) {}
+
+        /// Returns the earliest deadline of an element after `now_ms`; see
+        /// [`Hash::deadline_after`](tierce_collections::Hash::deadline_after).
+        fn deadline_after(&mut self, _now_ms: i64) -> Option<i64> {
+            None
+        }
+
+        /// Removes expired elements, and appends that to `edits`. Stops after about `steps` of them. Returns true if
+        /// there were any.
+        fn reap(&mut self, _now_ms: i64, _steps: usize, _edits: Option<&mut Vec<u8>>) -> bool {
             false
         }
 

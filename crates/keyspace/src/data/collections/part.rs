@@ -9,6 +9,13 @@ pub enum CollectionPart<'a> {
     Element(&'a [u8]),
     /// A member of a set.
     Member(&'a [u8]),
+    /// The deadline of a member that an earlier part has added. It does not count as an element.
+    MemberDeadline {
+        /// The member.
+        member: &'a [u8],
+        /// Expiry time, as Unix time in milliseconds.
+        deadline_ms: Option<i64>,
+    },
     /// A member of a sorted set.
     Scored {
         /// The member.

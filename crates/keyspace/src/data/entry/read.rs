@@ -1,13 +1,14 @@
 //! Read access to the value of an entry.
 
-use tierce_collections::{Form, Hash};
+use tierce_collections::{Form, Hash, Set};
 use tierce_storage::ColdLocation;
 
 use super::Entry;
 use super::attributes::Attributes;
 use super::layout::Kind;
 use super::spilled::{RAW_STRING, STRING, Spilled, TYPE_SHIFT};
-use crate::data::collections::{BorrowGuard, CollectionType};
+use crate::data::collections::sealed::Sealed;
+use crate::data::collections::{BorrowGuard, each_collection};
 use crate::data::value::{EMBSTR_LEN_MAX, Value, ValueType};
 
 impl Entry {
@@ -33,6 +34,16 @@ impl Entry {
                 Value::Collection(collection.expect("a value on disk is fetched before it is read"))
             }
         }
+    }
+
+    /// Returns the value as of a time: a set hides members that have expired by then.
+    #[inline]
+    pub(crate) fn value_as_of(&self, now_ms: i64) -> Value<'_> {
+        let mut value = self.value();
+        if let Value::Collection(collection) = &mut value {
+            collection.hide_due(now_ms);
+        }
+        value
     }
 
     /// Returns the name that OBJECT ENCODING reports.
@@ -121,7 +132,7 @@ impl Entry {
 }
 
 impl Entry {
-    /// Returns the earliest field deadline, if this is a hash; see
+    /// Returns the earliest deadline of an element, if this is a hash or a set; see
     /// [`Hash::next_deadline_ms`](tierce_collections::Hash::next_deadline_ms).
     #[inline]
     pub(crate) fn next_field_deadline_ms(&self) -> Option<i64> {
@@ -130,14 +141,18 @@ impl Entry {
                 // SAFETY: these are the forms of hashes, and the entry owns the value while it is borrowed here.
                 BorrowGuard::new(unsafe { Hash::from_raw(form, pointer) }).next_deadline_ms()
             }
+            Some((form @ (Form::SetTimedSmall | Form::SetTimedLarge), pointer)) => {
+                // SAFETY: these are forms of sets, and the entry owns the value while it is borrowed here.
+                BorrowGuard::new(unsafe { Set::from_raw(form, pointer) }).next_deadline_ms()
+            }
             _ => None,
         }
     }
 
-    /// Returns true for a hash whose fields have all expired.
+    /// Returns true for a hash or set whose elements have all expired.
     #[cold]
-    pub(crate) fn is_hash_all_due(&self, now_ms: i64) -> bool {
+    pub(crate) fn is_all_due(&self, now_ms: i64) -> bool {
         self.collection()
-            .is_some_and(|it| Hash::of(&it).is_some_and(|hash| hash.is_all_due(now_ms)))
+            .is_some_and(|it| each_collection!(&*it, value => value.is_all_due(now_ms)))
     }
 }

@@ -15,6 +15,8 @@ use crate::access::accounting::Accounting;
 use crate::access::db::Db;
 use crate::access::shard_locks::ShardLocks;
 use crate::data::cold_value;
+use crate::data::collections::each_collection;
+use crate::data::collections::sealed::Sealed;
 use crate::data::entry::{Attributes, Content, Entry, Kind, Spilled};
 use crate::data::value::StrView;
 use crate::db_index::DbIndex;
@@ -222,9 +224,8 @@ pub(super) fn forget_value(
 
 fn may_go(collection: &Collection) -> bool {
     let bytes = collection.allocated_bytes();
-    // Expired fields must be removed in memory, so such hashes stay there.
-    let has_deadlines =
-        matches!(collection, Collection::Hash(hash) if hash.next_deadline_ms().is_some());
+    // Expired elements must be removed in memory, so such hashes and sets stay there.
+    let has_deadlines = each_collection!(collection, value => value.next_deadline_ms()).is_some();
     (COLLECTION_BYTES_MIN..COLLECTION_BYTES_MAX).contains(&bytes) && !has_deadlines
 }
 

@@ -217,10 +217,11 @@ fn on_list(list: &mut Editor<'_, List>, random: &mut Random) {
 fn on_set(set: &mut Editor<'_, Set>, random: &mut Random) {
     let member =
         if random.below(2) == 0 { random.below(12).to_string().into_bytes() } else { text(random) };
-    if random.below(3) == 0 {
-        set.remove(&member)
-    } else {
-        set.add(&member)
+    let deadline_ms = (random.below(2) == 0).then(|| NOW_MS + random.below(30_000) as i64);
+    match random.below(5) {
+        0 => set.remove(&member),
+        1 => set.set_deadline(&member, deadline_ms),
+        _ => set.add(&member),
     };
 }
 

@@ -267,7 +267,10 @@ fn shown_value(value: Value<'_>) -> String {
     let mut texts: Vec<String> = match &*collection {
         Collection::Set(set) => set
             .iter()
-            .map(|member| member.bytes(&mut IntText::new()).escape_ascii().to_string())
+            .map(|member| {
+                let deadline_ms = set.deadline_ms(member);
+                format!("{},{deadline_ms:?}", member.bytes(&mut IntText::new()).escape_ascii())
+            })
             .collect(),
         Collection::Hash(hash) => hash
             .iter()
@@ -304,7 +307,8 @@ pub(super) fn recount(locks: &mut ShardLocks<'_>) {
             let figures = [db.table.len() as u64, deadlines.len() as u64, sum];
             assert_eq!(held.stats.dbs.figures(index_of_db), figures, "database {number}");
             let hashes = db.table.iter().filter(|entry| entry.next_field_deadline_ms().is_some());
-            assert_eq!(db.volatile_hashes, hashes.count(), "hashes with deadlines");
+            let volatile = db.volatile_hashes + db.volatile_sets;
+            assert_eq!(volatile, hashes.count(), "hashes and sets with deadlines");
             for entry in db.table.iter() {
                 let hash = keyspace.hash(entry.key());
                 if let Some(at) = entry.deadline_ms() {
