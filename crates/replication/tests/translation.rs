@@ -5,7 +5,7 @@ use std::sync::{Arc, Mutex};
 
 use proptest::prelude::*;
 use tierce_collections::stream::StreamId;
-use tierce_collections::{Hash, List, Stream};
+use tierce_collections::{Hash, List, Set, Stream};
 use tierce_harness::{Reply, effort};
 use tierce_keyspace::log::{LogSink, RecordKind, Sizes};
 use tierce_keyspace::{
@@ -247,6 +247,21 @@ fn each_dialect_leaves_out_what_its_servers_cannot_know() {
     ] {
         assert_eq!(translated(dialect, &records), [&hash[..], rest].concat(), "{dialect:?}");
     }
+}
+
+#[test]
+fn deadlines_of_members_are_for_servers_that_know_them() {
+    let source = Source::new();
+    source.edit::<Set>(b"s", |set| {
+        set.add(b"a");
+        set.set_deadline(b"a", Some(99));
+    });
+    source.edit::<Set>(b"s", |set| _ = set.set_deadline(b"a", None));
+    let records = source.take();
+    let older = ["SELECT 0", "MULTI", "DEL s", "SADD s a", "EXEC"];
+    assert_eq!(translated(Dialect::Redis7_4, &records), older);
+    let newer = ["SADDEX s PXAT 99 MEMBERS 1 a", "SADDEX s MEMBERS 1 a"];
+    assert_eq!(translated(Dialect::Tierce, &records), [&older[..], &newer[..]].concat());
 }
 
 /// A reader that does not know a command refuses the whole transaction around it.
