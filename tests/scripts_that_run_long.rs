@@ -75,7 +75,7 @@ fn clients_of_other_protocols_are_told_in_their_words() {
     );
     let frame = memcached::frame(0x00, b"", b"held", b"");
     let temporary = 0x86;
-    let told = memcached::answer(0x00, temporary, b"", b"", busy[13..busy.len() - 2].as_bytes());
+    let told = memcached::answer(0x00, temporary, b"", b"", &busy.as_bytes()[13..busy.len() - 2]);
     memcached::check_frames(&both, &frame, &told);
     let text = "err: a script keeps the key busy";
     for kind in [pedrokv::GET, pedrokv::PUT, pedrokv::DELETE] {

@@ -164,7 +164,7 @@ const COMMANDS: &[&str] = &[
 #[rustfmt::skip]
 const SERVER: &[&str] = &[
     // Modules for the operator.
-    "pid_file", "listening", "last_words", "supervision", "tls",
+    "pid_file", "connect", "listening", "last_words", "supervision", "tls",
     // Protocols, start and end.
     "session", "suspend", "turn", "fetcher", "front_ends", "memcached", "pedrokv", "server", "results", "replication", "connection", "awaiting",
     "set_aside", "deadlines", "deliver", "batch", "dispatcher", "mail", "long_commands", "simulation", "bucket", "no_bucket", "start", "lib",
