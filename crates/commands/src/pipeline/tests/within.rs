@@ -41,6 +41,8 @@ const OWN_STORY: &[&str] = &[
     "memory|stats",
     "memory|doctor",
     "memory|malloc-stats",
+    "slowlog|get",
+    "slowlog|len",
     "client|list",
     "client|info",
     "acl|genpass",
