@@ -69,6 +69,9 @@ pub struct Caller {
     replica: Option<Arc<Replica>>,
     /// True if the connection closes after everything up to the current reply is sent.
     pub closing: bool,
+    /// True if the last requests came together with others, or some of a pipeline have run: a library that loses the
+    /// connection would repeat all of it.
+    pub in_pipeline: bool,
     /// True if a program has changed data since [`Caller::has_written_unrecorded`] was last called.
     pub program_has_written: bool,
     /// Pending waits of the client.
@@ -158,6 +161,7 @@ impl Caller {
             fieldsets: None,
             replica: None,
             closing: false,
+            in_pipeline: false,
             program_has_written: false,
             waits: Waits::default(),
             subscriptions: None,

@@ -168,6 +168,8 @@ impl ClientFlags {
     pub const KEEPS_ENDPOINT: Self = Self(1 << 16);
     /// Was told to move, as the last one of them.
     pub const MOVED: Self = Self(1 << 17);
+    /// Waits behind requests of the same pipeline that have run.
+    pub const WAITS_IN_PIPELINE: Self = Self(1 << 18);
 
     /// Is a replica.
     pub const REPLICA: Self = Self(1 << 11);

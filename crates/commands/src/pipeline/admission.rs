@@ -313,6 +313,7 @@ impl Admission {
         // A script that only might write would fail in its midst.
         if self.closed.has(READ_ONLY.into())
             && access.may_write
+            && spec.flags.contains(Flags::PROGRAM)
             && handoff::leads_away(kernel, &caller.client)
         {
             return refused(CommandError::REPLICA_IS_READ_ONLY);

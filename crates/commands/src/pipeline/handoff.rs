@@ -9,13 +9,18 @@ use tierce_wire::resp::Proto;
 
 use crate::caller::Caller;
 use crate::clients::{Client, ClientFlags};
+use crate::clock;
 use crate::error::CommandError;
 use crate::kernel::Kernel;
 use crate::maintenance::Notification;
+use crate::replication::role::{Address, LinkState};
 use crate::reply::Reply;
 
 /// Seconds in `FAILING_OVER` for a failover without a timeout.
 const FAILING_OVER_SECONDS: i64 = 10;
+
+/// Milliseconds without a sign of the server that has taken over, after which no client is sent there.
+const SILENT_MS_MAX: i64 = 15_000;
 
 /// Error for a library that repeats calls with it.
 const HANDED_OVER: CommandError =
@@ -36,11 +41,34 @@ pub(crate) fn failed_over(kernel: &Kernel, now_ms: i64) -> Notification {
     Notification::FailedOver { id: kernel.failover.next_id(now_ms) }
 }
 
-/// Creates a notification of the server to which this one has handed over; `None` unless it has, and still follows.
+/// Creates a notification of the server to which this one has handed over; `None` unless it has, and follows it.
 pub(crate) fn moving(kernel: &Kernel, now_ms: i64) -> Option<Notification> {
     let id = kernel.failover.moving_id(now_ms)?;
-    let address = kernel.role.following()?.primary.to_string().into();
+    let address = successor(kernel, now_ms)?.to_string().into();
     Some(Notification::Moving { id, address })
+}
+
+/// Returns the address of the server that this one follows, unless that has been silent for too long. redis-py cannot
+/// read an IPv6 address.
+fn successor(kernel: &Kernel, now_ms: i64) -> Option<Address> {
+    let following = kernel.role.following()?;
+    let is_there = following.link == LinkState::Connected
+        || now_ms.saturating_sub(following.last_io_ms) < SILENT_MS_MAX;
+    Some(following.primary).filter(|address| is_there && !address.host.contains(&b':'))
+}
+
+/// Returns true unless the address means another machine for the client than for this server.
+fn can_reach(client: &Client, host: &[u8]) -> bool {
+    let is_local =
+        host.eq_ignore_ascii_case(b"localhost") || host.starts_with(b"127.") || host == b"0.0.0.0";
+    client.local || !is_local
+}
+
+/// Returns true if the client gets notifications, and can go to the server that has taken over.
+pub(crate) fn can_follow(kernel: &Kernel, client: &Client) -> bool {
+    concerns(client)
+        && kernel.failover.has_moved()
+        && successor(kernel, clock::unix_ms()).is_some_and(|there| can_reach(client, &there.host))
 }
 
 /// Returns true if the client gets notifications: it has asked for them, and speaks version 3.
@@ -51,7 +79,14 @@ pub(crate) fn concerns(client: &Client) -> bool {
 /// Writes a notification for a client that gets them. Returns true if so. Only the worker that owns the client calls
 /// it.
 pub fn notify(client: &Client, notification: &Notification, output: &mut Output) -> bool {
-    let is_told = concerns(client);
+    let can_go = match notification {
+        Notification::Moving { address, .. } => {
+            let host = address.rsplit_once(':').map_or(&**address, |(host, _)| host);
+            can_reach(client, host.as_bytes())
+        }
+        _ => true,
+    };
+    let is_told = concerns(client) && can_go;
     if is_told {
         let keeps_endpoint = client.has(ClientFlags::KEEPS_ENDPOINT);
         notification.write(keeps_endpoint, &mut Reply::new(output, Proto::Resp3));
@@ -63,9 +98,15 @@ pub fn notify(client: &Client, notification: &Notification, output: &mut Output)
 /// Returns true if writes of the client close its connection, because this server has handed over. A client that
 /// reconnects to the same address gets errors from then on: otherwise it would come back forever.
 pub(crate) fn leads_away(kernel: &Kernel, client: &Client) -> bool {
-    concerns(client)
-        && kernel.failover.has_moved()
+    can_follow(kernel, client)
         && (!client.has(ClientFlags::KEEPS_ENDPOINT) || client.has(ClientFlags::MOVED))
+}
+
+/// Notes, for a client that gets notifications and waits, if requests of the same pipeline have run before.
+pub fn note_wait(caller: &Caller) {
+    if concerns(&caller.client) {
+        caller.client.set(ClientFlags::WAITS_IN_PIPELINE, caller.in_pipeline);
+    }
 }
 
 /// Reaction to a write of a client that is led away, instead of `READONLY`.

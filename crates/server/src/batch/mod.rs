@@ -19,7 +19,7 @@ use crate::connection::output_class_of;
 use crate::fetch::PendingRead;
 use crate::fetcher::Fetcher;
 use crate::kernel::Kernel;
-use crate::pipeline::Bodies;
+use crate::pipeline::{Bodies, handoff};
 use crate::plan::Plan;
 use crate::session::Session;
 use crate::stats::Counters;
@@ -170,9 +170,15 @@ impl<'k, 'w> BatchRunner<'k, 'w> {
                 return self.wait_for_replicas(session, io, executed, &progress);
             }
             match progress {
-                Progress::Through => io.consume(parsed.consumed),
+                Progress::Through => {
+                    io.consume(parsed.consumed);
+                    if !self.batch.is_empty() {
+                        session.caller.in_pipeline = self.batch.len() > 1;
+                    }
+                }
                 Progress::Yielding { index } => {
                     io.consume(self.batch.end(index));
+                    session.caller.in_pipeline = true;
                     session.parser.rewind();
                     return if io.input().is_empty() { Flow::Continue } else { Flow::Yield };
                 }
@@ -183,6 +189,8 @@ impl<'k, 'w> BatchRunner<'k, 'w> {
                 Progress::Waiting { index } => {
                     io.consume(self.batch.end(index));
                     session.parser.rewind();
+                    session.caller.in_pipeline |= index > 0;
+                    handoff::note_wait(&session.caller);
                     return suspend(&session.caller.waits, io);
                 }
                 Progress::Fetching { index, pending_reads } => {
@@ -207,7 +215,10 @@ impl<'k, 'w> BatchRunner<'k, 'w> {
                     }
                 }
                 Status::NeedMore { hint: 0 } if io.input().is_empty() => return Flow::Continue,
-                Status::NeedMore { hint } => return self.await_more(session, io, hint),
+                Status::NeedMore { hint } => {
+                    session.caller.in_pipeline |= !self.batch.is_empty();
+                    return self.await_more(session, io, hint);
+                }
                 Status::Error(error) => return self.refuse_input(session, io, &error),
             }
         }
@@ -310,6 +321,7 @@ impl<'k, 'w> BatchRunner<'k, 'w> {
         let executed = if index == 0 { 0 } else { self.batch.end(index - 1) };
         io.consume(executed);
         session.parser.rewind();
+        session.caller.in_pipeline |= index > 0;
     }
 
     /// Leaves the requests from `index` on in the input until they may be executed.

@@ -91,12 +91,18 @@ impl<'k> BatchRunner<'k, '_> {
         caller: &mut Caller,
         output: &mut Output,
         mut refused: Refused<'_>,
+        index: usize,
         now_ms: i64,
     ) -> Result<bool, Progress> {
-        match handoff::lead_away(self.kernel, caller, &refused.error, output, now_ms) {
-            None => {}
-            Some(Parting::Closes) => return Err(Progress::Closing),
-            Some(Parting::Repeats(error)) => refused.error = error,
+        // Nothing has run of its pipeline, but for the begin of this transaction.
+        let queued = caller.transaction.as_ref().map(|queued| queued.len() + 1);
+        let is_repeatable = !caller.in_pipeline && (index == 0 || queued == Some(index));
+        if is_repeatable {
+            match handoff::lead_away(self.kernel, caller, &refused.error, output, now_ms) {
+                None => {}
+                Some(Parting::Closes) => return Err(Progress::Closing),
+                Some(Parting::Repeats(error)) => refused.error = error,
+            }
         }
         self.refuse(caller, output, refused);
         Ok(false)

@@ -198,7 +198,7 @@ impl<'k> BatchRunner<'k, '_> {
             match decision {
                 Ok(()) => {}
                 Err(Barred::Refused(refused)) => {
-                    return self.refuse_or_lead_away(caller, output, refused, now_ms);
+                    return self.refuse_or_lead_away(caller, output, refused, index, now_ms);
                 }
                 Err(Barred::Held(deferral)) => {
                     return Err(Progress::Held { index, deferral });

@@ -84,7 +84,7 @@ impl Kernel {
     fn end_wait_of_replica(&self, client: &Client) {
         fence(SeqCst);
         if self.role.is_replica() {
-            unblock_by_role(self, client);
+            unblock_by_role(self, client, false);
         }
     }
 

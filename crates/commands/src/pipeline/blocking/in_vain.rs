@@ -195,12 +195,12 @@ fn end_confirming(
 pub(crate) fn unblock_all(kernel: &Kernel) {
     // It pairs with the fence in `Kernel::end_wait_of_replica`.
     fence(SeqCst);
-    kernel.clients.all().iter().for_each(|client| unblock_by_role(kernel, client));
+    kernel.clients.all().iter().for_each(|client| unblock_by_role(kernel, client, false));
     kernel.primary.confirmations.dismiss_threads();
 }
 
-/// Ends the wait of one client for that reason.
-pub(super) fn unblock_by_role(kernel: &Kernel, client: &Client) {
+/// Ends the wait of one client for that reason. `is_led` if it was just told of the server that has taken over.
+pub(super) fn unblock_by_role(kernel: &Kernel, client: &Client, is_led: bool) {
     let redirects = client.has(ClientFlags::REDIRECTS);
     // Only the thread that removes a client from its list answers it. So this answer alone decides if the connection
     // closes, and no other answer is in flight when the client is marked as closing.
@@ -211,7 +211,11 @@ pub(super) fn unblock_by_role(kernel: &Kernel, client: &Client) {
     match redirects {
         // It waits on, until it can be told where to go.
         _ if handoff::concerns(client) && kernel.failover.is_on() => false,
-        _ if handoff::leads_away(kernel, client) => end_waiting(kernel, client, MOVED, close),
+        _ if is_led || handoff::leads_away(kernel, client) => {
+            // A library would repeat the requests before it as well.
+            let has_run = client.has(ClientFlags::WAITS_IN_PIPELINE);
+            end_waiting(kernel, client, if has_run { ROLE_CHANGED } else { MOVED }, close)
+        }
         true => end_waiting(kernel, client, REDIRECTED, || ()),
         false => end_waiting(kernel, client, ROLE_CHANGED, close),
     };
@@ -222,7 +226,7 @@ pub(super) fn unblock_by_role(kernel: &Kernel, client: &Client) {
 pub(crate) fn unblock_moved(kernel: &Kernel) {
     let clients = kernel.clients.all();
     let told = clients.iter().filter(|client| handoff::concerns(client));
-    told.for_each(|client| unblock_by_role(kernel, client));
+    told.for_each(|client| unblock_by_role(kernel, client, handoff::can_follow(kernel, client)));
 }
 
 /// Calls `prepare` and ends the wait of a client for keys, unless another thread does. Returns true if it was
