@@ -394,6 +394,7 @@ fn prepared_fields_are_limited() {
     let too_large = "-ERR fieldsets exceed client-query-buffer-limit";
     c.check(&format!("HIMPORT PREPARE c {field}"), too_large);
     c.check("HIMPORT SET h c v", "-ERR no such fieldset");
+    c.check(&format!("HIMPORT PREPARE b {field}"), "+OK");
     c.check("HIMPORT DISCARD a", ":1");
     c.check(&format!("HIMPORT PREPARE c {field}"), "+OK");
     c.check("HIMPORT SET h c v", "+OK");

@@ -54,7 +54,11 @@ impl Caller {
         fields: OwnedArgs,
         bytes_max: u64,
     ) -> Result<(), CommandError> {
-        let bytes = self.fieldsets.as_ref().map_or(0, |all| all.bytes) + memory_of(name, &fields);
+        let others = self.fieldsets.as_ref().map_or(0, |all| {
+            let replaced = all.by_name.get(name).map_or(0, |fields| memory_of(name, fields));
+            all.bytes - replaced
+        });
+        let bytes = others + memory_of(name, &fields);
         if bytes as u64 > bytes_max {
             return Err(CommandError::new("ERR fieldsets exceed client-query-buffer-limit"));
         }

@@ -91,7 +91,7 @@ const OF_REPLICAS: [&str; 5] = ["replconf", "psync", "sync", "ping", "quit"];
 #[must_use]
 pub fn time_of_effect(name: &str) -> i64 {
     match name {
-        "ttl" | "pttl" | "httl" | "hpttl" => clock::unix_ms(),
+        "ttl" | "pttl" | "httl" | "hpttl" | "sttl" | "spttl" => clock::unix_ms(),
         _ => clock::STOPPED_MS,
     }
 }

@@ -303,6 +303,7 @@ impl Parser<'_> {
                 if let Some(outgoing) = &mut self.outgoing {
                     outgoing.member_deadlines(key, pairs, facts);
                 }
+                self.note_read()?;
             }
             Remark::Script(NamedScript { name, source }) => {
                 self.put_code(CodeKind::Script, name, source);

@@ -13,6 +13,7 @@ use tierce_net::{Flow, Io};
 use tierce_output::Output;
 use tierce_wire::resp::{AuthState, Batch, Parsed, Status, parse_with_side_buffer};
 
+use self::refuse::has_run_before;
 use crate::caller::{Caller, ReplyMode};
 use crate::commands::replica_level::HeldReplies;
 use crate::connection::output_class_of;
@@ -173,7 +174,8 @@ impl<'k, 'w> BatchRunner<'k, 'w> {
                 Progress::Through => {
                     io.consume(parsed.consumed);
                     if !self.batch.is_empty() {
-                        session.caller.in_pipeline = self.batch.len() > 1;
+                        let caller = &mut session.caller;
+                        caller.in_pipeline = self.batch.len() > 1 && !caller.is_in_transaction();
                     }
                 }
                 Progress::Yielding { index } => {
@@ -321,7 +323,7 @@ impl<'k, 'w> BatchRunner<'k, 'w> {
         let executed = if index == 0 { 0 } else { self.batch.end(index - 1) };
         io.consume(executed);
         session.parser.rewind();
-        session.caller.in_pipeline |= index > 0;
+        session.caller.in_pipeline |= has_run_before(&session.caller, index);
     }
 
     /// Leaves the requests from `index` on in the input until they may be executed.

@@ -94,10 +94,7 @@ impl<'k> BatchRunner<'k, '_> {
         index: usize,
         now_ms: i64,
     ) -> Result<bool, Progress> {
-        // Nothing has run of its pipeline, but for the begin of this transaction.
-        let queued = caller.transaction.as_ref().map(|queued| queued.len() + 1);
-        let is_repeatable = !caller.in_pipeline && (index == 0 || queued == Some(index));
-        if is_repeatable {
+        if !caller.in_pipeline && !has_run_before(caller, index) {
             match handoff::lead_away(self.kernel, caller, &refused.error, output, now_ms) {
                 None => {}
                 Some(Parting::Closes) => return Err(Progress::Closing),
@@ -120,6 +117,13 @@ impl<'k> BatchRunner<'k, '_> {
             mute(caller, output, Some(mark));
         }
     }
+}
+
+/// Returns true if a request of the batch before this index has run, and was not only queued.
+pub(super) fn has_run_before(caller: &Caller, index: usize) -> bool {
+    // MULTI has run as well.
+    let queued = caller.transaction.as_ref().map_or(0, |queued| queued.len() + 1);
+    index > queued
 }
 
 /// Returns the counter of inputs that exceed a limit; `None` for inputs that are no requests at all.

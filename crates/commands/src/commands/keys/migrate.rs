@@ -71,6 +71,9 @@ const WRITE_BYTES: usize = 64 * 1024;
 /// Time for each byte of a payload, besides the timeout: 1 MB/s.
 const BYTE_TIME: Duration = Duration::from_micros(1);
 
+/// Time for each key, besides.
+const KEY_TIME: Duration = Duration::from_micros(100);
+
 /// Maximum timeout, far beyond any patience.
 const TIMEOUT_MS_MAX: i64 = u32::MAX as i64;
 
@@ -238,8 +241,9 @@ impl<'a> Target<'a> {
     /// Sends keys and notes which are confirmed. Returns the first error.
     fn restore(&mut self, call: &Call<'_>, moved: &mut [Moved<'_>]) -> Done {
         let bytes: usize = moved.iter().map(|one| one.payload.len()).sum();
-        self.end =
-            Instant::now() + self.timeout + BYTE_TIME * u32::try_from(bytes).unwrap_or(u32::MAX);
+        let count = |number| u32::try_from(number).unwrap_or(u32::MAX);
+        let work = BYTE_TIME * count(bytes) + KEY_TIME * count(moved.len());
+        self.end = Instant::now() + self.timeout + work;
         for Moved { key, ttl_ms, payload, .. } in &*moved {
             let ttl = ttl_ms.to_string();
             let words: [&[u8]; 5] = [b"RESTORE", key.bytes(), ttl.as_bytes(), payload, b"REPLACE"];
