@@ -142,11 +142,13 @@ pub(crate) struct IncrementalSnapshot<C> {
     /// last.
     copies: Vec<Vec<C>>,
     copy_bytes: usize,
+    /// Memory that the collection keeps beside them.
+    beside_bytes: usize,
 }
 
 impl<C> IncrementalSnapshot<C> {
     pub(crate) fn begin(tag: SnapshotTag) -> Self {
-        Self { tag, walk: Snapshot::begin(), copies: Vec::new(), copy_bytes: 0 }
+        Self { tag, walk: Snapshot::begin(), copies: Vec::new(), copy_bytes: 0, beside_bytes: 0 }
     }
 
     /// Must be called before a member with this hash is added, removed or changed.
@@ -217,9 +219,16 @@ impl<C> IncrementalSnapshot<C> {
         copy
     }
 
+    /// Counts `bytes` that the collection keeps for the snapshot beside the copies.
+    pub(crate) fn count_beside(&mut self, bytes: usize) {
+        self.beside_bytes = bytes;
+        self.count();
+    }
+
     fn count(&mut self) {
         let runs = self.copies.len() * (RUN_LEN * size_of::<C>() + size_of::<Vec<C>>());
-        self.tag.count(self.copy_bytes + runs + self.walk.memory_bytes());
+        let bytes = self.copy_bytes + runs + self.walk.memory_bytes();
+        self.tag.count(bytes + self.beside_bytes);
     }
 }
 

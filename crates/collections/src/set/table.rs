@@ -127,6 +127,13 @@ impl MemberTable {
         }
     }
 
+    /// Counts memory beside the members that is kept for the snapshot.
+    pub(super) fn count_beside(&mut self, bytes: usize) {
+        if let Some(snapshot) = &mut self.snapshot {
+            snapshot.count_beside(bytes);
+        }
+    }
+
     pub(super) fn snapshot_slice(
         &mut self,
         bytes_max: usize,

@@ -36,12 +36,11 @@ impl Timed {
         Self { members, deadlines: Hash::new(), saved: None }
     }
 
+    /// Returns the bytes of memory without those of a snapshot, which its tag counts.
     pub(super) fn allocated_bytes(&self) -> usize {
-        let saved = self.saved.as_ref();
         allocated_bytes_of::<Self>()
             + self.members.allocated_bytes()
             + self.deadlines.allocated_bytes()
-            + saved.map_or(0, |saved| allocated_bytes_of::<Hash>() + saved.allocated_bytes())
     }
 
     pub(super) fn duplicate(&self) -> Self {
@@ -125,6 +124,14 @@ impl Timed {
     fn before_change(&mut self, member: Element<'_>, former: Option<i64>) {
         if self.members.snapshot_id().is_some() {
             note_saved(&mut self.saved, member, former);
+            self.count_saved();
+        }
+    }
+
+    /// Counts the deadlines that were kept as memory of the snapshot.
+    fn count_saved(&mut self) {
+        if let (Some(saved), Repr::Table(table)) = (&self.saved, &mut self.members.repr) {
+            table.count_beside(allocated_bytes_of::<Hash>() + saved.allocated_bytes());
         }
     }
 
@@ -148,6 +155,7 @@ impl Timed {
             members.remove(field.name);
             gone(field.name);
         });
+        self.count_saved();
     }
 
     /// Returns a random live member, if there is one.

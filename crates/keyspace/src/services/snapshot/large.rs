@@ -16,6 +16,7 @@ use std::time::Duration;
 use parking_lot::MutexGuard;
 use tierce_collections::{SnapshotId, SnapshotProgress};
 
+use crate::access::accounting::Accounting;
 use crate::access::keyspace::Keyspace;
 use crate::access::shard::Held;
 use crate::codec::Writer;
@@ -127,7 +128,11 @@ impl<'s> SavedLarge<'s> {
         let is_it = |entry: &Entry| entry.is_key(key) && entry.snapshot_id() == Some(id);
         let saved = match table.find_mut(hasher.table_hash(hash), is_it) {
             Some(entry) => {
-                Some(entry.snapshot_slice(SLICE_BYTES, &mut Writer::new(&mut self.edits)))
+                let before = Accounting::of(entry);
+                let saved = entry.snapshot_slice(SLICE_BYTES, &mut Writer::new(&mut self.edits));
+                let after = Accounting::of(entry);
+                account(&mut held, self.keyspace, db, [before, after]);
+                Some(saved)
             }
             // Under the lock no thread is about to move it.
             None if self.backlog.larges.is_at(id, db, key) => return Err(SnapshotError::Lost),
@@ -137,6 +142,24 @@ impl<'s> SavedLarge<'s> {
         MutexGuard::unlock_fair(held.shard);
         Ok(saved)
     }
+}
+
+/// Updates the figures for a collection with or without its snapshot: a set whose last deadline went meanwhile
+/// becomes a plain one at the end. Its item in the heap of deadlines is outdated then.
+fn account(
+    held: &mut Held<'_>,
+    keyspace: &Keyspace,
+    db: DbIndex,
+    [before, after]: [Accounting; 2],
+) {
+    if before.bytes == after.bytes {
+        return;
+    }
+    let data = held.shard.present_mut(db);
+    data.entry_bytes = data.entry_bytes - before.bytes + after.bytes;
+    data.volatile_sets -= usize::from(before.elements.is_some() && after.elements.is_none());
+    held.stats.entry_bytes.follow(before.bytes, after.bytes);
+    held.stats.follow_size(&keyspace.pressure);
 }
 
 impl Larges {
@@ -156,8 +179,13 @@ impl Larges {
         let mut held = Held::lock(&keyspace.slots, hasher.shard(hash));
         let table = &mut held.shard.present_mut(db).table;
         let is_it = |entry: &Entry| entry.is_key(&key) && entry.snapshot_id() == Some(id);
-        let found = table.find_mut(hasher.table_hash(hash), is_it);
-        let remainder = found.and_then(Entry::cancel_snapshot);
+        let mut remainder = None;
+        if let Some(entry) = table.find_mut(hasher.table_hash(hash), is_it) {
+            let before = Accounting::of(entry);
+            remainder = entry.cancel_snapshot();
+            let after = Accounting::of(entry);
+            account(&mut held, keyspace, db, [before, after]);
+        }
         // Freeing it may take a while.
         drop(held);
         drop(remainder);
