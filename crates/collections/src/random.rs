@@ -56,7 +56,7 @@ impl Selection {
 }
 
 /// Drawing is better than a full pass if at most one of this many elements is wanted.
-const SPARSE: usize = 3;
+pub(crate) const SPARSE: usize = 3;
 
 /// Returns `count` distinct `elements`, or all if there are fewer. With `draw`, which makes a random choice in
 /// constant time, it avoids a full pass if few are wanted.

@@ -52,6 +52,20 @@ impl Deadlines {
         self.heap.iter().map(|item| item.0.deadline_ms).filter(|at| *at > now_ms).min()
     }
 
+    /// Returns the hashes of all items that are due, in as many steps as there are.
+    pub(super) fn due(&self, now_ms: i64) -> Vec<u64> {
+        // The slice of a heap is the heap itself: those below an item that is not due are not due either.
+        let items = self.heap.as_slice();
+        let (mut hashes, mut next) = (Vec::new(), vec![0]);
+        while let Some(at) = next.pop() {
+            if let Some(Reverse(item)) = items.get(at).filter(|item| item.0.deadline_ms <= now_ms) {
+                hashes.push(item.hash);
+                next.extend([2 * at + 1, 2 * at + 2]);
+            }
+        }
+        hashes
+    }
+
     /// Adds an item.
     pub(super) fn arm(&mut self, deadline_ms: i64, hash: u64) {
         if self.heap.len() == self.heap.capacity() {

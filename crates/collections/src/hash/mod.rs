@@ -68,10 +68,12 @@ impl Hash {
         each!(self, form => form.len())
     }
 
-    /// Returns the number of live fields at that time. Takes constant time unless some are expired.
+    /// Returns the number of live fields at that time. Takes constant time unless some are expired, and then a few
+    /// steps for each of these.
     pub fn live_len(&self, now_ms: i64) -> usize {
-        match self.next_deadline_ms() {
-            Some(at) if at <= now_ms => self.live(now_ms).count(),
+        match (self.next_deadline_ms(), &self.repr) {
+            (Some(at), Repr::Table(table)) if at <= now_ms => table.len() - table.due_len(now_ms),
+            (Some(at), _) if at <= now_ms => self.live(now_ms).count(),
             _ => self.len(),
         }
     }

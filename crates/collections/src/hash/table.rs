@@ -225,6 +225,22 @@ impl FieldTable {
         self.deadlines.earliest_after(now_ms)
     }
 
+    /// Returns the number of expired fields, in a few steps for each and for each outdated item that is due.
+    pub(super) fn due_len(&self, now_ms: i64) -> usize {
+        let mut hashes = self.deadlines.due(now_ms);
+        // A field may have several items.
+        hashes.sort_unstable();
+        hashes.dedup();
+        let mut len = 0;
+        for hash in hashes {
+            self.table.find(hash, |field| {
+                len += usize::from(field.is_due(now_ms) && hash_bytes(field.name()) == hash);
+                false
+            });
+        }
+        len
+    }
+
     /// Returns true if a field has the deadline of this item.
     fn is_true(&self, item: Item) -> bool {
         let has_it = |field: &Field| {

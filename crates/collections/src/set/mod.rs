@@ -116,7 +116,8 @@ impl Set {
         }
     }
 
-    /// Returns the number of live members. Takes constant time unless some are expired.
+    /// Returns the number of live members. Takes constant time unless some are expired, and then a few steps for each
+    /// of these.
     #[inline]
     pub fn live_len(&self) -> usize {
         match &self.repr {

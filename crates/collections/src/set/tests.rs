@@ -251,3 +251,54 @@ fn repeated_draws_find_all_members_of_any_set() {
         }
     }
 }
+
+/// Returns a set of `0..len`, of which those below `due` have expired at 100, and as many others have outdated hints.
+fn set_with_due(len: i64, due: i64) -> Set {
+    let mut set = Set::new();
+    (0..len).for_each(|value| _ = set.add(value, LIMITS));
+    for (value, deadlines) in
+        (0..due).flat_map(|value| [(value, [9, 50, 7]), (len - 1 - value, [5, 200, 150])])
+    {
+        deadlines.iter().for_each(|at| _ = set.set_deadline(value, Some(*at)));
+    }
+    set
+}
+
+#[test]
+fn expired_members_are_neither_counted_nor_drawn_however_many_there_are() {
+    for (len, due) in [(10, 4), (300, 1), (300, 100), (300, 150), (3000, 1500)] {
+        let mut set = set_with_due(len, due);
+        assert_eq!(set.live_len(), len as usize);
+        set.as_of(100);
+        let live = (len - due) as usize;
+        assert_eq!((set.live_len(), set.iter().count()), (live, live));
+        let mut random = Random::new(len as u64);
+        for count in [0, 1, live / 4, live / 2, live - 1, live, live + 5] {
+            let drawn = set.sample_distinct(count, &mut random);
+            let distinct: BTreeSet<_> = drawn.iter().filter_map(Element::to_int).collect();
+            assert_eq!((drawn.len(), distinct.len()), (count.min(live), count.min(live)));
+            assert!(distinct.first().is_none_or(|least| *least >= due));
+        }
+        // Few are live now: draws by chance find some of them again and again, or none.
+        (due..len).skip(3).for_each(|value| _ = set.set_deadline(value, Some(60)));
+        assert_eq!(set.live_len(), 3);
+        for count in [1, 2, 3, 50] {
+            assert_eq!(set.sample_distinct(count, &mut random).len(), count.min(3));
+        }
+    }
+}
+
+#[test]
+fn live_members_are_drawn_alike_beside_expired_ones() {
+    let mut set = set_with_due(300, 60);
+    set.as_of(100);
+    let mut times = vec![0; 300];
+    let mut random = Random::new(5);
+    for _ in 0..if cfg!(miri) { 10 } else { 4800 } {
+        for member in set.sample_distinct(10, &mut random) {
+            times[member.to_int().expect("all are integers") as usize] += 1;
+        }
+    }
+    assert!(times[..60].iter().all(|times| *times == 0));
+    assert!(cfg!(miri) || times[60..].iter().all(|times| (130..270).contains(times)), "{times:?}");
+}

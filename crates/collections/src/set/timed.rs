@@ -8,12 +8,14 @@
 //! - While the members are being saved, `saved` has the deadline that each member with a changed one had when the
 //!   snapshot began.
 
+use std::cell::Cell;
+
 use super::{Repr, Set};
 use crate::hash::{Former, Hash};
 use crate::incremental_snapshot::{SnapshotProgress, Snapshotted};
 use crate::limits::PackedLimits;
 use crate::packed::Element;
-use crate::random::{Random, draw_distinct, draw_repeatedly};
+use crate::random::{Random, SPARSE, draw_distinct, draw_repeatedly};
 use crate::raw_box::allocated_bytes_of;
 use crate::text_int::IntText;
 
@@ -205,9 +207,25 @@ impl Timed {
         if !self.has_due(now_ms) {
             return self.members.sample_distinct(count, random);
         }
-        let live: Vec<_> = self.live(now_ms).collect();
-        let hash_of = |member: &Element<'_>| super::table::hash_of(*member);
-        draw_distinct(live.into_iter(), count, random, hash_of, None::<fn(&mut Random) -> _>)
+        self.draw_few(count, random, now_ms).unwrap_or_else(|| {
+            let live: Vec<_> = self.live(now_ms).collect();
+            draw_distinct(live.into_iter(), count, random, hash_of, None::<fn(&mut Random) -> _>)
+        })
+    }
+
+    /// Draws some of many live members; `None` if there are not many.
+    fn draw_few(&self, count: usize, random: &mut Random, now_ms: i64) -> Option<Vec<Element<'_>>> {
+        if !self.is_large() || count.saturating_mul(SPARSE) > self.members.len() {
+            return None;
+        }
+        // Members drawn before are drawn again and again if few are live.
+        let tries = Cell::new(SAMPLE_TRIES + SPARSE * count);
+        let draw = |random: &mut Random| {
+            tries.set(tries.get().checked_sub(1)?);
+            self.try_sample(random, now_ms)
+        };
+        let drawn = draw_distinct(self.members.iter(), count, random, hash_of, Some(draw));
+        (drawn.len() == count).then_some(drawn)
     }
 
     /// Forgets the deadlines that were kept for a snapshot.
@@ -233,6 +251,10 @@ impl Timed {
         }
         progress
     }
+}
+
+fn hash_of(member: &Element<'_>) -> u64 {
+    super::table::hash_of(*member)
 }
 
 /// Returns the deadline of a member in a hash of deadlines, if it is there.
