@@ -156,8 +156,8 @@ pub mod log {
     };
     pub use crate::codec::{Malformed, Reader};
     pub use crate::data::collections::{
-        Edit, Edits, FieldDeadline, Fields, HashEdit, ListEdit, SetEdit, SortedSetEdit, StreamEdit,
-        TimedField, TimedMember,
+        Edit, Edits, FieldDeadline, Fields, HashEdit, ListEdit, MemberDeadline, SetEdit,
+        SortedSetEdit, StreamEdit, TimedField, TimedMember,
     };
     pub use crate::data::entry::{Attributes, Spilled};
     pub use crate::services::checkpoint::{Checkpoint, Pass};

@@ -7,6 +7,7 @@
 //! Unix time in milliseconds (8 bytes), its length (4 bytes) and the member. Numbers are little-endian.
 
 use tierce_collections::Set;
+use tierce_keyspace::log::MemberDeadline;
 use tierce_keyspace::{Db, DbIndex, Error, Key, Missing};
 
 /// Name of the auxiliary field.
@@ -63,7 +64,11 @@ impl<'a> MemberDeadlines<'a> {
         let (key, pairs) = bytes_of(rest)?;
         let mut rest = pairs;
         while !rest.is_empty() {
-            (_, rest) = pair_of(rest)?;
+            let ((_, at_ms), next) = pair_of(rest)?;
+            rest = next;
+            if !MemberDeadline::is_valid(at_ms) {
+                return None;
+            }
         }
         Some(Self { db: u32::from_le_bytes(*db).into(), key, pairs })
     }
@@ -102,6 +107,18 @@ fn pair_of(field: &[u8]) -> Option<(Pair<'_>, &[u8])> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_deadline_out_of_range_is_refused() {
+        let is_read = |at_ms| {
+            let mut fields = DeadlineFields::new(DbIndex::ZERO, b"key");
+            fields.add(b"first", 7);
+            fields.add(b"second", at_ms);
+            MemberDeadlines::read(&fields.fields[0]).is_some()
+        };
+        assert!([1, (1 << 46) - 1].into_iter().all(is_read));
+        assert!(![i64::MIN, -1, 0, 1 << 46, i64::MAX].into_iter().any(is_read));
+    }
 
     #[test]
     fn a_field_is_read_as_it_was_written_and_a_part_of_it_is_refused() {

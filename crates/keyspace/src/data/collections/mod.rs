@@ -50,7 +50,7 @@ pub use limits::Limits;
 pub use list::{ListEdit, ListSide};
 pub use part::CollectionPart;
 pub use parts::{CollectionParts, SavedCollection};
-pub use set::{SetEdit, TimedMember};
+pub use set::{MemberDeadline, SetEdit, TimedMember};
 pub use sorted_set::SortedSetEdit;
 pub use stream::{Delivery, StreamEdit, StreamFields, StreamIds};
 pub use types::{Edit, Edits};

@@ -35,7 +35,31 @@ pub enum SetEdit<'a> {
 }
 
 /// A member and its deadline.
-pub type TimedMember<'a> = (&'a [u8], FieldDeadline);
+pub type TimedMember<'a> = (&'a [u8], MemberDeadline);
+
+/// Expiry time of a member, as Unix time in milliseconds, if it has one.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct MemberDeadline(pub Option<i64>);
+
+impl MemberDeadline {
+    /// The last deadline: more than 2,000 years after the first one, which is 1.
+    const MAX_MS: i64 = (1 << 46) - 1;
+
+    /// Returns true if a member can have this deadline.
+    pub fn is_valid(at_ms: i64) -> bool {
+        (1..=Self::MAX_MS).contains(&at_ms)
+    }
+}
+
+impl<'a> Field<'a> for MemberDeadline {
+    fn read(edit: &mut Reader<'a>) -> Result<Self, Malformed> {
+        let FieldDeadline(deadline_ms) = Field::read(edit)?;
+        if deadline_ms.is_some_and(|at_ms| !Self::is_valid(at_ms)) {
+            return Err(edit.malformed("a deadline that members do not have"));
+        }
+        Ok(Self(deadline_ms))
+    }
+}
 
 impl<'a> SetEdit<'a> {
     /// Reads an edit whose code has been read.
@@ -223,7 +247,7 @@ impl Sealed for Set {
         if code == MEMBERS {
             return Ok(CollectionPart::Member(member));
         }
-        let FieldDeadline(deadline_ms) = Field::read(edit)?;
+        let MemberDeadline(deadline_ms) = Field::read(edit)?;
         Ok(CollectionPart::MemberDeadline { member, deadline_ms })
     }
 
@@ -233,5 +257,28 @@ impl Sealed for Set {
         assert!(self.deadlines().all(|(member, at_ms)| {
             self.contains(member) && self.deadline_ms(member) == Some(at_ms)
         }));
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_deadline_out_of_range_is_malformed() {
+        let read = |deadline_ms: i64| {
+            let mut bytes = Vec::new();
+            write_timed(&mut Writer::new(&mut bytes), Element::Bytes(b"member"), Some(deadline_ms));
+            let mut edit = Reader::new(&bytes);
+            let code = edit.byte().expect("it begins with a code");
+            SetEdit::read(code, &mut edit).map(|_| ())
+        };
+        for malformed in [i64::MIN, -1, 1 << 46, i64::MAX] {
+            assert!(read(malformed).is_err(), "{malformed}");
+        }
+        // 0 stands for no deadline.
+        for valid in [0, 1, (1 << 46) - 1] {
+            assert_eq!(read(valid), Ok(()), "{valid}");
+        }
     }
 }
