@@ -1,7 +1,7 @@
 //! DUMP, RESTORE: single values in Redis' format, for copying them to another server.
 
-use tierce_collections::Collection;
-use tierce_keyspace::{Event, Expiry, Key, Limits, SavedValue, Value};
+use tierce_collections::{Collection, Set};
+use tierce_keyspace::{CollectionType, Event, Expiry, Key, Limits, SavedValue, Value};
 use tierce_rdb::{Kind, WriterOptions, dump};
 use tierce_wire::resp::Rest;
 
@@ -62,6 +62,12 @@ fn dump(ctx: &mut Context<'_, '_>, [key]: [&[u8]; 1]) -> Done {
     let key = ctx.key(0, key);
     ctx.read(&[key], |values, reply| {
         match values {
+            // A replica keeps a set whose members have all expired until its primary removes it.
+            [Some(Value::Collection(collection))]
+                if Set::of(collection).is_some_and(|set| set.live_len() == 0) =>
+            {
+                reply.null();
+            }
             [Some(value)] => reply.bulk(&payload(value, compression)?),
             _ => reply.null(),
         }

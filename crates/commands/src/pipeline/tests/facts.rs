@@ -1,11 +1,12 @@
 //! Commands match their specs: number of arguments, keys, and if they change anything.
 
+use tierce_collections::Set;
 use tierce_harness::effort;
-use tierce_keyspace::Event;
+use tierce_keyspace::{DbIndex, Error, Event, Missing};
 use tierce_wire::resp::{Proto, Rest};
 
-use super::bench::{Bench, owned};
-use super::calls::Calls;
+use super::bench::{Bench, NOW_MS, owned};
+use super::calls::{Call, Calls};
 use crate::command::{
     Access, Argument, ArgumentKind, Command, Flags, Group, KeyFlags, KeySearch, KeySpec, Scope,
     Table,
@@ -411,4 +412,24 @@ fn no_command_reaches_for_a_lock() {
     let mut found = Vec::new();
     look(&std::path::Path::new(env!("CARGO_MANIFEST_DIR")).join("src/commands"), &mut found);
     assert!(found.is_empty(), "{found:?}");
+}
+
+/// A replica keeps it until its primary removes it.
+#[test]
+fn a_set_whose_members_have_all_expired_has_no_dump() {
+    let bench = &mut Bench::new(Proto::Resp2);
+    let words = |line: &str| line.split(' ').map(|word| word.as_bytes().to_vec()).collect::<Call>();
+    bench.succeed(&words("SADD set a b"));
+    bench.kernel.keyspace.set_following(true);
+    for (member, is_present) in [("a", true), ("b", false)] {
+        let mut locks = bench.kernel.keyspace.locks();
+        let key = bench.kernel.keyspace.key(b"set");
+        let mut db = locks.db(DbIndex::ZERO, key.hash(), NOW_MS);
+        let done = db.edit::<Set, _, Error>(key, Missing::Skip, |set| {
+            Ok(set.set_deadline(member.as_bytes(), Some(NOW_MS - 1)))
+        });
+        assert!(matches!(done, Ok(Some(true))), "{done:?}");
+        drop(locks);
+        assert_eq!(bench.dump(b"set").as_bytes().is_some(), is_present);
+    }
 }
