@@ -25,6 +25,24 @@ fn a_client_that_waits_for_keys_is_served_at_its_own_level() {
     waiting.expect("[\"list\", \"a\"]");
 }
 
+/// Otherwise its entry could be lost in a failover, and the producer would never send it again.
+#[test]
+fn a_repeated_message_waits_for_replicas_like_the_first() {
+    const ADD: &str = "XADD s IDMP p m * a 1";
+    for appendonly in ["no", "yes"] {
+        let server = primary().with("appendonly", appendonly).start();
+        let mut replica = Replica::new(&server);
+        let (mut c, mut other) = (server.connect(), server.connect());
+        let id = other.ask(ADD).to_string();
+        c.check("CLIENT DURABILITY replicas:1", "+OK");
+        c.send(&format!("{ADD}\r\n"));
+        replica.commands_until("REPLCONF GETACK *");
+        assert!(c.is_silent_for(Duration::from_millis(20)));
+        replica.acknowledge();
+        c.expect(&id);
+    }
+}
+
 /// Its level can no longer be reached, and the clients after it need none.
 #[test]
 fn a_client_whose_level_is_lost_keeps_nobody_waiting() {

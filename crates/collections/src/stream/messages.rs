@@ -137,6 +137,11 @@ impl Messages {
         (producers.count(), self.by_entry.keys().filter(|id| is_known(id)).count())
     }
 
+    /// Returns true if this entry was added as a message that has not been forgotten.
+    pub fn has_name(&self, id: StreamId, now_ms: u64) -> bool {
+        !self.is_expired(id, now_ms)
+    }
+
     fn is_expired(&self, id: StreamId, now_ms: u64) -> bool {
         self.by_entry.get(&id).is_none_or(|message| self.has_expired(message, now_ms))
     }
@@ -168,7 +173,10 @@ impl Messages {
         }
         let producer = self.producers.get(name.producer);
         if let Some(before) = producer.and_then(|it| it.by_name.get(name.message).copied()) {
-            if before > id {
+            // A message that had expired by then was added again.
+            let is_expired =
+                self.by_entry.get(&before).is_some_and(|it| self.has_expired(it, at_ms));
+            if before > id && !is_expired {
                 return false;
             }
             self.forget(before, &mut forgotten);

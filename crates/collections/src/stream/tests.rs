@@ -481,7 +481,8 @@ fn remember(all: &mut Vec<Known>, new: Known, limits: MessageLimits) {
     all.sort_unstable();
     let expired = all.iter().take(16).take_while(|known| is_expired(known)).count();
     all.drain(..expired);
-    if all.iter().any(|known| (known.1, known.2) == (producer, message) && known.0 > id) {
+    let is_same = |known: &Known| (known.1, known.2) == (producer, message);
+    if all.iter().any(|known| is_same(known) && known.0 > id && !is_expired(known)) {
         return;
     }
     all.retain(|known| known.0 != id && (known.1, known.2) != (producer, message));

@@ -554,6 +554,14 @@ impl<'a> Db<'a> {
         self.at.touch_observers(key);
     }
 
+    /// Makes the reply of this command wait as that of a write, although nothing changes: it tells that an earlier
+    /// change is done, perhaps to a client that has lost the first reply while the change was not durable yet.
+    pub fn confirm_earlier(&self) {
+        if self.at.batch().is_some() {
+            self.at.effects.notices().tells_of_logged.set(true);
+        }
+    }
+
     pub(crate) fn check_key(&self, key: Key<'_>) -> Result<()> {
         let len = key.bytes().len();
         if len > KEY_LEN_MAX {

@@ -1,7 +1,7 @@
 //! Effects that a thread must report to others: collected while shards are locked, delivered before they are
 //! unlocked.
 
-use std::cell::OnceCell;
+use std::cell::{Cell, OnceCell};
 
 use crate::access::keyspace::Keyspace;
 use crate::change::event::{Events, Origin};
@@ -41,6 +41,8 @@ pub(crate) struct Notices {
     pub(crate) events: Events,
     /// Changed keys that clients may have cached.
     pub(crate) invalidated: Invalidated,
+    /// True if a reply tells of changes that are in the log already.
+    pub(crate) tells_of_logged: Cell<bool>,
 }
 
 impl<'k> Effects<'k> {
@@ -159,7 +161,7 @@ impl<'k> Effects<'k> {
     }
 
     /// Appends the changes to the log and delivers their events. Call it before a shard is unlocked. Returns true if
-    /// a command's change was logged.
+    /// a command's change was logged, or a reply tells of earlier ones.
     // Inlined wherever a shard is unlocked, as most requests do: usually there is nothing to do, and a call costs as
     // much as the check.
     #[inline(always)]
@@ -169,21 +171,23 @@ impl<'k> Effects<'k> {
             Some(_) => self.commit_with_position(keyspace),
         };
         if let Some(notices) = self.noted() {
-            notices.tell(keyspace);
+            return has_logged | notices.tell(keyspace);
         }
         has_logged
     }
 }
 
 impl Notices {
+    /// Returns true if a reply tells of changes that are in the log already.
     #[cold]
-    fn tell(&mut self, keyspace: &Keyspace) {
+    fn tell(&mut self, keyspace: &Keyspace) -> bool {
         if !self.events.is_empty() {
             self.events.deliver(keyspace.event_sink());
         }
         if !self.invalidated.is_empty() {
             self.invalidated.tell(&keyspace.cached);
         }
+        self.tells_of_logged.take()
     }
 }
 

@@ -482,8 +482,9 @@ impl<'k> ShardLocks<'k> {
         self.thread.effects.due_position = None;
     }
 
-    /// Returns true if changes made with these locks have gone to the log since the last call. Changes in shards that
-    /// are still locked have not, and expired keys do not count.
+    /// Returns true if changes made with these locks have gone to the log since the last call, or a reply tells of
+    /// earlier ones ([`crate::Db::confirm_earlier`]). Changes in shards that are still locked have not gone there, and
+    /// expired keys do not count.
     #[inline]
     pub fn take_logged(&mut self) -> bool {
         std::mem::take(&mut self.has_logged)

@@ -103,6 +103,27 @@ fn what_a_sync_has_covered_is_sent_before_the_next_one_fails() {
     assert_eq!(writer.next(), "(closed)");
 }
 
+/// Its first entry may be lost as long as no sync has ended, and the producer would never send it again.
+#[test]
+fn a_repeated_message_is_acknowledged_when_the_first_one_is_durable() {
+    const ADD: &str = "XADD s IDMP p m * a 1";
+    const SCRIPT: &str = r#"EVAL "return redis.call('XADD','s','IDMP','p','m','*','a','1')" 0"#;
+    for again in [ADD, SCRIPT] {
+        let slow = start("--appendfsync always");
+        slow.gate.close();
+        let (mut first, mut second) = (slow.server.client(), slow.server.client());
+        first.send(ADD);
+        slow.gate.await_sync();
+        slow.await_writes(1);
+        second.send(again);
+        let mut other = slow.server.client();
+        other.ask_until("XINFO STREAM s", |reply| reply.contains("iids-duplicates, :1"));
+        slow.disk.disk.inject(Fault::Sync, 0);
+        slow.gate.open();
+        assert_eq!(second.next(), "(closed)", "{again}");
+    }
+}
+
 #[test]
 fn a_blocked_client_is_answered_when_the_log_has_what_it_took() {
     let slow = start("--appendfsync always");

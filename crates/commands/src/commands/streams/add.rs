@@ -316,7 +316,10 @@ fn add_once<'a>(
     })?;
     match added {
         Some((id, trimmed)) => {
-            trimmed.into_iter().for_each(|trimmed| publish(&db, key, trimmed));
+            match trimmed {
+                Some(trimmed) => publish(&db, key, trimmed),
+                None => db.confirm_earlier(),
+            }
             reply::id(reply, id);
         }
         None => reply.null(),

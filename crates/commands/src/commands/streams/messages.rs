@@ -264,6 +264,7 @@ fn xidmprecord(
     const ABSENT: CommandError = CommandError::new("ERR The stream has no entry with this ID");
     const OTHER: CommandError =
         CommandError::new("ERR The message with these IDs was added as another entry");
+    const NAMED: CommandError = CommandError::new("ERR The entry was added as another message");
     let is_replayed = is_replayed(ctx);
     let (name, id) = (named(producer, message)?, id::strict(id, 0)?);
     let replicated = match replicated.exactly() {
@@ -289,11 +290,17 @@ fn xidmprecord(
             Some(_) if !is_replayed => return Err(OTHER),
             _ => {}
         }
-        remember(stream, name, id, id.ms, limits);
+        if !is_replayed && stream.messages().is_some_and(|it| it.has_name(id, now_ms)) {
+            return Err(NAMED);
+        }
+        // An ID in the future must not let others expire.
+        let at_ms = if is_replayed { id.ms } else { id.ms.min(now_ms) };
+        remember(stream, name, id, at_ms, limits);
         Ok(true)
     })?;
-    if changed.ok_or(CommandError::NO_SUCH_KEY)? {
-        db.event(Event::XIdmpRecord, key);
+    match changed.ok_or(CommandError::NO_SUCH_KEY)? {
+        true => db.event(Event::XIdmpRecord, key),
+        false => db.confirm_earlier(),
     }
     reply.ok();
     Ok(())
