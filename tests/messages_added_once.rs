@@ -96,7 +96,7 @@ fn messages_are_forgotten() {
     with_both(|c| {
         let ids: Vec<String> =
             (0..3).map(|n| add(c, &format!("XADD s IDMP p m{n} * a 1"))).collect();
-        // The same values change nothing.
+        // Values that are set already change nothing.
         c.check("XCFGSET s IDMP-DURATION 100 IDMP-MAXSIZE 100", "+OK");
         assert_eq!(add(c, "XADD s IDMP p m0 * a 1"), ids[0]);
         c.check("XCFGSET s IDMP-MAXSIZE 2", "+OK");

@@ -521,7 +521,7 @@ fn a_reader_waits_for_an_entry_to_claim() {
     check(&mut c, &[("XNACK s g SILENT IDS 1 1-1", "1")]);
     let reply = String::from_utf8(reader.reply_bytes()).expect("text");
     assert!(reply.contains("$3\r\n1-1\r\n") && reply.ends_with(":1\r\n"), "{reply}");
-    // Or when it is said to have been pending for longer.
+    // XCLAIM can say that it has been pending for longer.
     check(&mut c, &[("XPENDING s g", "[1 1-1 1-1 [[ann 1]]]")]);
     reader.send(b"XREADGROUP GROUP g bob BLOCK 0 CLAIM 3600000 STREAMS s >\r\n");
     wait_until("two wait", || text(&mut c, "INFO clients").contains("blocked_clients:2"));

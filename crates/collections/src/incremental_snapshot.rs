@@ -143,12 +143,12 @@ pub(crate) struct IncrementalSnapshot<C> {
     copies: Vec<Vec<C>>,
     copy_bytes: usize,
     /// Memory that the collection keeps beside them.
-    beside_bytes: usize,
+    kept_bytes: usize,
 }
 
 impl<C> IncrementalSnapshot<C> {
     pub(crate) fn begin(tag: SnapshotTag) -> Self {
-        Self { tag, walk: Snapshot::begin(), copies: Vec::new(), copy_bytes: 0, beside_bytes: 0 }
+        Self { tag, walk: Snapshot::begin(), copies: Vec::new(), copy_bytes: 0, kept_bytes: 0 }
     }
 
     /// Must be called before a member with this hash is added, removed or changed.
@@ -220,15 +220,15 @@ impl<C> IncrementalSnapshot<C> {
     }
 
     /// Counts `bytes` that the collection keeps for the snapshot beside the copies.
-    pub(crate) fn count_beside(&mut self, bytes: usize) {
-        self.beside_bytes = bytes;
+    pub(crate) fn count_kept(&mut self, bytes: usize) {
+        self.kept_bytes = bytes;
         self.count();
     }
 
     fn count(&mut self) {
         let runs = self.copies.len() * (RUN_LEN * size_of::<C>() + size_of::<Vec<C>>());
         let bytes = self.copy_bytes + runs + self.walk.memory_bytes();
-        self.tag.count(bytes + self.beside_bytes);
+        self.tag.count(bytes + self.kept_bytes);
     }
 }
 

@@ -69,8 +69,8 @@ pub struct Caller {
     replica: Option<Arc<Replica>>,
     /// True if the connection closes after everything up to the current reply is sent.
     pub closing: bool,
-    /// True if the last requests came together with others, or some of a pipeline have run: a library that loses the
-    /// connection would repeat all of it.
+    /// True if some requests have run that came together with the next ones: a library that loses the connection would
+    /// repeat them as well.
     pub in_pipeline: bool,
     /// True if a program has changed data since [`Caller::has_written_unrecorded`] was last called.
     pub program_has_written: bool,

@@ -35,7 +35,7 @@ fn a_repeated_message_waits_for_replicas_like_the_first() {
         let (mut c, mut other) = (server.connect(), server.connect());
         let id = other.ask(ADD).to_string();
         c.check("CLIENT DURABILITY replicas:1", "+OK");
-        c.send(&format!("{ADD}\r\n"));
+        c.send(format!("{ADD}\r\n"));
         replica.commands_until("REPLCONF GETACK *");
         assert!(c.is_silent_for(Duration::from_millis(20)));
         replica.acknowledge();

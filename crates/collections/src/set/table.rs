@@ -128,9 +128,9 @@ impl MemberTable {
     }
 
     /// Counts memory beside the members that is kept for the snapshot.
-    pub(super) fn count_beside(&mut self, bytes: usize) {
+    pub(super) fn count_kept(&mut self, bytes: usize) {
         if let Some(snapshot) = &mut self.snapshot {
-            snapshot.count_beside(bytes);
+            snapshot.count_kept(bytes);
         }
     }
 

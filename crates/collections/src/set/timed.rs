@@ -133,7 +133,7 @@ impl Timed {
     /// Counts the deadlines that were kept as memory of the snapshot.
     fn count_saved(&mut self) {
         if let (Some(saved), Repr::Table(table)) = (&self.saved, &mut self.members.repr) {
-            table.count_beside(allocated_bytes_of::<Hash>() + saved.allocated_bytes());
+            table.count_kept(allocated_bytes_of::<Hash>() + saved.allocated_bytes());
         }
     }
 

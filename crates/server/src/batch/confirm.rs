@@ -51,7 +51,6 @@ impl<'k> BatchRunner<'k, '_> {
         io.consume(executed);
         session.parser.rewind();
         let caller = &mut session.caller;
-        caller.in_pipeline = self.batch.len() > 1;
         if caller.waits.is_for_reply() {
             // A connection waits for one thing at a time. Without a reply nothing is acknowledged.
             return Flow::Close;

@@ -174,8 +174,7 @@ impl<'k, 'w> BatchRunner<'k, 'w> {
                 Progress::Through => {
                     io.consume(parsed.consumed);
                     if !self.batch.is_empty() {
-                        let caller = &mut session.caller;
-                        caller.in_pipeline = self.batch.len() > 1 && !caller.is_in_transaction();
+                        session.caller.in_pipeline = false;
                     }
                 }
                 Progress::Yielding { index } => {

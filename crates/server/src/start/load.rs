@@ -124,7 +124,7 @@ impl Loops {
         let kernel: Arc<Server> = Arc::clone(server);
         let handle = self.runtime.as_ref().expect("it does not serve yet").handle().clone();
         let dial = move |peer, local| listening::dial(&handle, peer, local);
-        // Before commands are admitted: whoever got a reply finds the server ready.
+        // It comes before commands are admitted, so a client with a reply finds the server ready.
         gateway.serve(kernel, Box::new(dial));
         engine.loading.end();
         let follower = Follower::start(server)?;

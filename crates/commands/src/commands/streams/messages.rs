@@ -250,7 +250,7 @@ fn xcfgset(ctx: &mut Context<'_, '_>, [key]: [&[u8]; 1], options: Rest<'_>) -> D
     Ok(())
 }
 
-/// What a primary says about a message besides its name and entry.
+/// Facts of a message that a primary sends with its name and entry.
 struct Replicated {
     at_ms: u64,
     counts: MessageCounts,

@@ -276,7 +276,7 @@ mod tests {
         for malformed in [i64::MIN, -1, 1 << 46, i64::MAX] {
             assert!(read(malformed).is_err(), "{malformed}");
         }
-        // 0 stands for no deadline.
+        // The format writes 0 if there is no deadline.
         for valid in [0, 1, (1 << 46) - 1] {
             assert_eq!(read(valid), Ok(()), "{valid}");
         }
