@@ -801,6 +801,18 @@ impl Kernel {
         Totals::sum(self.counters.iter().chain(spare.iter().map(AsRef::as_ref)), baseline)
     }
 
+    /// Returns one counter since the start, or since its reset. The sums of all commands are thousands of counters.
+    pub fn stat(&self, stat: Stat) -> u64 {
+        let baseline = self.baseline.lock();
+        let base = baseline.as_ref().map_or(0, |baseline| baseline.totals.get(stat));
+        self.running_stat(stat).wrapping_sub(base)
+    }
+
+    fn running_stat(&self, stat: Stat) -> u64 {
+        let spare = self.spare.all();
+        self.counters.iter().chain(spare.iter().map(AsRef::as_ref)).map(|own| own.get(stat)).sum()
+    }
+
     fn all_traffic(&self) -> Traffic {
         self.front.get().map(|front| front.traffic()).unwrap_or_default()
     }
@@ -824,7 +836,7 @@ impl Kernel {
     /// Returns commands, bytes in and bytes out since the start, never reset, to compute rates.
     pub fn running_totals(&self) -> [u64; 3] {
         let traffic = self.all_traffic();
-        let commands = self.totals_since(None).get(Stat::Commands);
+        let commands = self.running_stat(Stat::Commands);
         [commands, traffic.bytes_in, traffic.bytes_out]
     }
 

@@ -277,7 +277,7 @@ fn every_rule_of_leases_is_missed() {
         (Rule::FollowFirst, 0),
         (Rule::EndBeforeRelease, 0),
         (Rule::DeleteLater, 116),
-        (Rule::BackPressure, 146),
+        (Rule::BackPressure, 160),
     ];
     each_is_missed(&rules, life);
 }

@@ -97,6 +97,11 @@ impl Counters {
         bump(&self.words[stat as usize], by);
     }
 
+    /// Returns a counter of the worker.
+    pub fn get(&self, stat: Stat) -> u64 {
+        self.words[stat as usize].load(Relaxed)
+    }
+
     /// Counts `calls` of a command that took `nanos` together; only by the owner.
     #[inline]
     pub fn ran(&self, command: CommandId, calls: u64, nanos: u64) {

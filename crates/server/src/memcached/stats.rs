@@ -112,7 +112,7 @@ fn yes_or_no(yes: bool) -> &'static str {
 }
 
 fn general(server: Host<'_>) -> Figures {
-    let (totals, traffic) = (server.totals(), server.traffic());
+    let traffic = server.traffic();
     let mine = server.memcached.totals();
     let cpu = cpu_times();
     let mut figures = vec![
@@ -127,7 +127,7 @@ fn general(server: Host<'_>) -> Figures {
         figure("max_connections", server.config.live().maxclients()),
         figure("curr_connections", server.clients.len()),
         figure("total_connections", traffic.connections),
-        figure("rejected_connections", totals.get(Stat::RejectedConnections)),
+        figure("rejected_connections", server.stat(Stat::RejectedConnections)),
         figure("connection_structures", server.clients.len()),
     ];
     figures.extend(zeros(&[

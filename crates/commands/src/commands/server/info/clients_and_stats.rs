@@ -440,7 +440,7 @@ pub(super) const STATS: &[Field] = &[
 fn rejected(facts: &Facts<'_>) -> Value {
     let traffic = facts.kernel.traffic();
     let by_workers = [Stat::RejectedConnections, Stat::ProtectedModeRejections];
-    let by_workers: u64 = by_workers.into_iter().map(|stat| facts.totals.get(stat)).sum();
+    let by_workers: u64 = by_workers.into_iter().map(|stat| facts.kernel.stat(stat)).sum();
     (traffic.dropped + traffic.too_fast + by_workers).into()
 }
 
@@ -454,7 +454,7 @@ fn denied(facts: &Facts<'_>, reason: Reason) -> Value {
 
 fn restored(facts: &Facts<'_>) -> Value {
     let restore = facts.kernel.commands.find_original(b"restore");
-    restore.map_or(0, |command| facts.totals.command(command.id).calls).into()
+    restore.map_or(0, |command| facts.totals().command(command.id).calls).into()
 }
 
 fn paused(facts: &Facts<'_>) -> Option<(String, i64)> {

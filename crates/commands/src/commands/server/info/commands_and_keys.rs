@@ -38,13 +38,13 @@ pub(super) const KEYSPACE: &[Field] = &[each("db", databases,
 
 /// Returns the commands with calls.
 pub(super) fn called<'f>(facts: &'f Facts<'_>) -> impl Iterator<Item = (CommandId, &'f str)> {
-    let is_called = |(id, _): &(CommandId, &str)| facts.totals.command(*id).calls > 0;
+    let is_called = |(id, _): &(CommandId, &str)| facts.totals().command(*id).calls > 0;
     facts.kernel.commands.counted().filter(is_called)
 }
 
 fn command_stats(facts: &Facts<'_>) -> Vec<Row> {
     let row = |(id, name): (CommandId, &str)| {
-        let totals = facts.totals.command(id);
+        let totals = facts.totals().command(id);
         if totals.calls + totals.refused + totals.failed == 0 {
             return None;
         }
@@ -73,7 +73,7 @@ fn latency_stats(facts: &Facts<'_>) -> Vec<Row> {
         return Vec::new();
     }
     let row = |(id, name): (CommandId, &str)| {
-        let histogram = facts.totals.command(id).histogram;
+        let histogram = facts.totals().command(id).histogram;
         let at = |percent: &f64| {
             let micros = percentile(histogram, *percent) as f64 / 1000.0;
             (format!("p{percent}"), Value::Real(micros, 3))

@@ -14,9 +14,9 @@ use crate::stats::{Stat, Totals};
 
 pub(in crate::commands::server) struct Facts<'a> {
     pub(super) kernel: &'a Kernel,
-    pub(super) totals: Totals,
     pub(super) now_ms: i64,
     settings: Arc<Settings>,
+    totals: OnceCell<Totals>,
     memory: OnceCell<MemoryReport>,
     cpu: OnceCell<CpuTimes>,
     cpu_of_main: OnceCell<CpuTimes>,
@@ -30,9 +30,9 @@ impl<'a> Facts<'a> {
     pub(in crate::commands::server) fn new(kernel: &'a Kernel, now_ms: i64) -> Self {
         Self {
             kernel,
-            totals: kernel.totals(),
             now_ms,
             settings: kernel.config.settings(),
+            totals: OnceCell::new(),
             memory: OnceCell::new(),
             cpu: OnceCell::new(),
             cpu_of_main: OnceCell::new(),
@@ -53,7 +53,12 @@ impl<'a> Facts<'a> {
     }
 
     pub(super) fn count(&self, stat: Stat) -> Value {
-        self.totals.get(stat).into()
+        self.kernel.stat(stat).into()
+    }
+
+    /// Returns the counts of all commands.
+    pub(super) fn totals(&self) -> &Totals {
+        self.totals.get_or_init(|| self.kernel.totals())
     }
 
     pub(super) fn memory(&self) -> &MemoryReport {

@@ -164,7 +164,7 @@ fn latencies(facts: &Facts<'_>) -> Vec<Family> {
     }
     let (mut histograms, mut summaries) = (Vec::new(), Vec::new());
     for (id, name) in called(facts) {
-        let totals = facts.totals.command(id);
+        let totals = facts.totals().command(id);
         let (count, sum) = (totals.calls, totals.nanos as f64 / 1000.0);
         let labels = vec![("cmd", name.to_owned())];
         let mut calls = 0;
