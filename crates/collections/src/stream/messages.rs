@@ -34,6 +34,17 @@ pub struct MessageLimits {
     pub messages_max: u32,
 }
 
+impl MessageLimits {
+    /// The highest limits that commands and files may set.
+    pub const MAX: Self = Self { duration_s: 86_400, messages_max: 10_000 };
+
+    /// Returns true if commands could have set them.
+    pub fn are_allowed(self) -> bool {
+        (1..=Self::MAX.duration_s).contains(&self.duration_s)
+            && (1..=Self::MAX.messages_max).contains(&self.messages_max)
+    }
+}
+
 /// Numbers of messages in the life of a stream.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct MessageCounts {

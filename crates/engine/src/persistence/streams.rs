@@ -91,9 +91,10 @@ pub(super) fn saved_messages(collection: &SavedCollection<'_>) -> Vec<u8> {
 /// Returns the edits of [`saved_messages`]; `None` for bytes that are not such.
 fn messages_of(bytes: &[u8]) -> Option<Vec<StreamEdit<'_>>> {
     let edits = Edits::new(bytes).map(|edit| match edit {
-        Ok(Edit::Stream(edit @ (StreamEdit::Messages { .. } | StreamEdit::Remember { .. }))) => {
-            Some(edit)
+        Ok(Edit::Stream(edit @ StreamEdit::Messages { limits, .. })) => {
+            limits.are_allowed().then_some(edit)
         }
+        Ok(Edit::Stream(edit @ StreamEdit::Remember { .. })) => Some(edit),
         _ => None,
     });
     edits.collect()
@@ -194,6 +195,8 @@ fn load_group(stream: &mut Stream, group: &rdb::Group) {
 
 #[cfg(test)]
 mod tests {
+    use tierce_collections::stream::{MessageCounts, MessageLimits};
+
     use super::*;
 
     #[test]
@@ -240,5 +243,19 @@ mod tests {
             assert_eq!(pending.consumer == ConsumerNumber::NONE, delivered_ms == 0);
             assert_eq!(pending.deliveries, u32::MAX);
         }
+    }
+
+    #[test]
+    fn limits_of_messages_that_no_command_sets_are_refused() {
+        let is_loaded = |duration_s, messages_max| {
+            let limits = MessageLimits { duration_s, messages_max };
+            let mut bytes = Vec::new();
+            let edit = StreamEdit::Messages { limits, counts: MessageCounts::default() };
+            edit.put_message(&mut bytes);
+            are_messages(&bytes)
+        };
+        assert!(is_loaded(1, 1) && is_loaded(86_400, 10_000));
+        assert!(!is_loaded(0, 1) && !is_loaded(86_401, 1));
+        assert!(!is_loaded(1, 0) && !is_loaded(1, u32::MAX));
     }
 }

@@ -62,7 +62,7 @@ pub struct Stream {
 }
 
 /// Limits of messages of all streams. None expires.
-pub const MESSAGE_LIMITS: MessageLimits = MessageLimits { duration_s: u32::MAX, messages_max: 3 };
+pub const MESSAGE_LIMITS: MessageLimits = MessageLimits { messages_max: 3, ..MessageLimits::MAX };
 
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Group {

@@ -467,10 +467,10 @@ impl StreamBody {
             }
             StreamElement::Messages(messages) => {
                 let line::Messages { duration_s, messages_max, added, duplicates } = messages;
-                if duration_s == 0 || messages_max == 0 {
-                    return Err("a limit of messages is 0".to_owned());
-                }
                 let limits = MessageLimits { duration_s, messages_max };
+                if !limits.are_allowed() {
+                    return Err("a limit of messages is out of range".to_owned());
+                }
                 self.stream.set_messages(Some(limits), MessageCounts { added, duplicates });
             }
             StreamElement::Message(message) => {

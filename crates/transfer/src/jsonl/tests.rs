@@ -398,6 +398,12 @@ fn a_wrong_element_of_a_stream_is_named() {
              \"deliveries\":1,\"ids\":[{ids}]}}}}"
         )
     };
+    let messages = |duration_s: u64, messages_max: u64| {
+        format!(
+            "{{\"messages\":{{\"duration_s\":{duration_s},\"messages_max\":{messages_max},\
+             \"added\":0,\"duplicates\":0}}}}"
+        )
+    };
     let twice =
         [consumer("g", "bob"), pending("g", "ann", "\"5-5\""), pending("g", "bob", "\"5-5\"")];
     for (elements, expected) in [
@@ -416,6 +422,9 @@ fn a_wrong_element_of_a_stream_is_named() {
         (pending("g", "bob", "\"5-5\""), "there is no consumer bob"),
         (pending("g", "ann", "\"5-5\",\"5-5\""), "the entry 5-5 is pending twice"),
         (twice.join(","), "the entry 5-5 is pending twice"),
+        (messages(0, 1), "a limit of messages is out of range"),
+        (messages(86_401, 1), "a limit of messages is out of range"),
+        (messages(1, 10_001), "a limit of messages is out of range"),
     ] {
         let reason = imported(format!("{HEAD}{elements}]}}").as_bytes()).unwrap_err();
         assert_eq!(reason, format!("2: {expected}"), "{elements}");

@@ -24,7 +24,7 @@ pub(super) static COMMANDS: &[Defined] = &[
         .doc(
             "key [IDMP-DURATION duration] [IDMP-MAXSIZE maxsize]",
             "Sets for how many seconds a stream knows the messages of XADD IDMP and IDMPAUTO, and \
-                 how many of each producer. If a value changes, all messages are forgotten.",
+                 how many of each producer. All messages so far are forgotten.",
         )
         .example(
             r#"
@@ -52,11 +52,6 @@ pub(super) static COMMANDS: &[Defined] = &[
             "#,
         ),
 ];
-
-/// Highest duration, in seconds.
-const DURATION_MAX: i64 = 86_400;
-/// Highest number of messages of a producer.
-const MESSAGES_MAX: i64 = 10_000;
 
 /// Bytes of a name that is made of the fields of a message.
 const DIGEST_LEN: usize = 16;
@@ -195,16 +190,18 @@ impl Change {
             CommandError::new("ERR IDMP-MAXSIZE must be between 1 and 10000");
         const NOTHING: CommandError =
             CommandError::new("ERR syntax error, IDMP-DURATION or IDMP-MAXSIZE must be given");
-        let within = |value: &[u8], max, error| match integer(value)? {
-            value if (1..=max).contains(&value) => Ok(Some(value as u32)),
+        let within = |value: &[u8], max: u32, error| match integer(value)? {
+            value if (1..=i64::from(max)).contains(&value) => Ok(Some(value as u32)),
             _ => Err(error),
         };
         let mut change = Self::default();
         while options.left() > 0 {
             if options.take("idmp-duration") {
-                change.duration_s = within(options.value()?, DURATION_MAX, DURATION)?;
+                change.duration_s =
+                    within(options.value()?, MessageLimits::MAX.duration_s, DURATION)?;
             } else if options.take("idmp-maxsize") {
-                change.messages_max = within(options.value()?, MESSAGES_MAX, MAXSIZE)?;
+                change.messages_max =
+                    within(options.value()?, MessageLimits::MAX.messages_max, MAXSIZE)?;
             } else if is_replayed && options.take("counts") {
                 let [added, duplicates] = options.values()?;
                 change.counts = Some(counts_of(added, duplicates)?);
@@ -235,10 +232,11 @@ fn xcfgset(ctx: &mut Context<'_, '_>, [key]: [&[u8]; 1], options: Rest<'_>) -> D
             duration_s: change.duration_s.unwrap_or(before.duration_s),
             messages_max: change.messages_max.unwrap_or(before.messages_max),
         };
-        if known == Some(limits) && change.counts.is_none() {
+        let forgotten = stream.messages().map_or(0, Messages::len);
+        if known == Some(limits) && change.counts.is_none() && forgotten == 0 {
             return Ok(false);
         }
-        scale.weigh(stream.messages().map_or(0, Messages::len))?;
+        scale.weigh(forgotten)?;
         let counts = change.counts.unwrap_or_else(|| counts(stream));
         stream.set_messages(limits, counts);
         Ok::<_, CommandError>(true)
