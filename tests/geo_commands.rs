@@ -1,5 +1,6 @@
 //! Geospatial indexes: the examples of the manual, and refused calls.
 
+use crate::both_protocols::raw::with_both;
 use crate::server;
 
 const SICILY: &str = "GEOADD Sicily 13.361389 38.115556 Palermo 15.087269 37.502669 Catania";
@@ -52,6 +53,83 @@ fn searches() {
     c.check("GEORADIUS nosuch 15 37 200 km STORE d", ":0");
     c.check("EXISTS d", ":0");
     c.check("GEOSEARCH nosuch FROMMEMBER a BYRADIUS 1 m", "[]");
+}
+
+/// The places, polygons and distances of Valkey's own tests, with other names.
+#[test]
+fn polygons() {
+    const SYDNEY: &str = "GEOADD sydney 151.20932132005692 -33.877723137822436 elizabeth \
+                          151.2119820713997 -33.87697539508043 liverpool 151.2119820713997 \
+                          -33.87156123068408 james 151.2229523062706 -33.883973760201364 oxford \
+                          151.22852593660355 -33.88116782387797 goodhope 151.2224105000496 \
+                          -33.87544442350019 kings 151.22953444719315 -33.874838625143106 oval";
+    const CONCAVE: &str = "BYPOLYGON 11 151.21619137411474 -33.869643764947696 151.20408853981647 \
+                           -33.87845382042545 151.2123775086366 -33.87864711938855 \
+                           151.21046943124387 -33.87588862400425 151.21701035939626 \
+                           -33.874286511854834 151.2239557405701 -33.8735722632175 \
+                           151.22495056246407 -33.87893571656996 151.2274447496748 \
+                           -33.882307713036354 151.23212935868654 -33.88136096120022 \
+                           151.23097291274465 -33.87456240592362 151.22475424781445 \
+                           -33.87099633192101";
+    const CROSSING: &str = "BYPOLYGON 5 151.2154285314146 -33.867438205607186 151.20024487595015 \
+                            -33.88138572784347 151.2374118848648 -33.87601765283626 \
+                            151.19695829592922 -33.87272872054441 151.2278336546125 \
+                            -33.88345323146266";
+    with_both(|c| {
+        c.check(SYDNEY, ":7");
+        let search = |what: &str| format!("GEOSEARCH sydney {what}");
+        c.check(&search(CONCAVE), "[\"goodhope\", \"oval\", \"elizabeth\"]");
+        c.check(
+            &search(&format!("{CONCAVE} WITHDIST DESC")),
+            "[[\"elizabeth\", \"1035.7735\"], [\"goodhope\", \"929.4979\"], \
+             [\"oval\", \"858.3013\"]]",
+        );
+        c.check(&search(CROSSING), "[\"elizabeth\", \"james\", \"kings\"]");
+        c.check(&format!("GEOSEARCHSTORE to sydney {CONCAVE} COUNT 2 STOREDIST"), ":2");
+        c.check("ZRANGE to 0 -1", "[\"oval\", \"goodhope\"]");
+        c.check("GEOSEARCH nosuch BYPOLYGON 3 0 0 1 1 0 1", "[]");
+        const TOO_FEW: &str = "-ERR GEOSEARCH BYPOLYGON must have at least 3 vertices";
+        c.check(&search("BYPOLYGON 2 0 0 1 1"), TOO_FEW);
+        c.check(&search("BYPOLYGON -9223372036854775808 0 0 1 1"), TOO_FEW);
+        c.check(&search("BYPOLYGON 3 0 0 1 1"), TOO_FEW);
+        let many = "-ERR GEOSEARCH BYPOLYGON must have at least 9223372036854775807 vertices";
+        c.check(&search("BYPOLYGON 9223372036854775807 0 0 1 1"), many);
+        const TRIANGLE: &str = "BYPOLYGON 3 0 0 1 1 0 1";
+        for also in ["BYBOX 1 1 km", "BYRADIUS 1 km", "FROMLONLAT 1 1", "FROMMEMBER oval", TRIANGLE]
+        {
+            c.check(&search(&format!("{TRIANGLE} {also}")), "-ERR syntax error");
+            c.check(&search(&format!("{also} {TRIANGLE}")), "-ERR syntax error");
+        }
+        let outside = "-ERR invalid longitude,latitude pair 0.000000,86.000000";
+        c.check(&search("BYPOLYGON 3 0 0 1 1 0 86"), outside);
+    });
+}
+
+/// Up to all of the map, whose ends they do not cross.
+#[test]
+fn polygons_of_any_size() {
+    let server = server();
+    let mut c = server.connect();
+    let mut places = String::from("GEOADD earth");
+    for longitude in (-180..180).step_by(20) {
+        for latitude in (-84..=84).step_by(12) {
+            places += &format!(" {longitude} {latitude} {longitude}:{latitude}");
+        }
+    }
+    c.check(&places, ":270");
+    for (corners, count) in [
+        ("4 -180 -85 180 -85 180 85 -180 85", 270),
+        ("4 -179.9 -85 179.9 -85 179.9 85 -179.9 85", 17 * 15),
+        ("4 -180 80 180 80 180 85 -180 85", 18),
+        ("4 -180 -85 180 -85 180 -80 -180 -80", 18),
+        ("4 -170 -1 170 -1 170 1 -170 1", 17),
+        ("4 150 -13 180 -13 180 13 150 13", 3),
+        ("3 0 0.5 0.5 0 0.5 0.5", 0),
+        ("4 -0.5 -0.5 0.5 -0.5 0.5 0.5 -0.5 0.5", 1),
+    ] {
+        let found = c.ask(&format!("GEOSEARCH earth BYPOLYGON {corners}"));
+        assert_eq!(found.items().len(), count, "{corners}");
+    }
 }
 
 /// Arguments of options may be called like options.

@@ -118,6 +118,7 @@ const COMMANDS: &[&str] = &[
     "ZDIFFSTORE {z} 2 {z} {z}",
     "GEOADD {z} 13.4 52.5 {v}",
     "GEOSEARCHSTORE {z} {z} FROMLONLAT 13.4 52.5 BYRADIUS 900 km ASC",
+    "GEOSEARCHSTORE {z} {z} BYPOLYGON 3 -180 -85 180 0 0 85",
     "GEORADIUS {z} 13.4 52.5 900 km STORE {z}",
     "GEORADIUSBYMEMBER {z} {v} 900 km STOREDIST {z}",
     "HSET {h} {v} {v} {v} {v}",

@@ -1,17 +1,25 @@
-//! Circles and rectangles on earth, and the geohash cells that cover them.
+//! Circles, rectangles and polygons on earth, and the geohash cells that cover them.
 
 use super::distance::{EARTH_RADIUS, between, between_latitudes};
-use super::geohash::{Geohash, Move, Point, STEP_MAX};
+use super::geohash::{Degrees, Geohash, MERCATOR, Move, Point, STEP_MAX};
+use super::polygon::{Edges, Polygon};
 
 /// Shape of a search area. Lengths are metres.
-#[derive(Debug, Clone, Copy, PartialEq)]
+#[derive(Debug, Clone, PartialEq)]
 pub(super) enum Shape {
-    Circle { radius: f64 },
-    Rectangle { width: f64, height: f64 },
+    Circle {
+        radius: f64,
+    },
+    Rectangle {
+        width: f64,
+        height: f64,
+    },
+    /// It has its own place; the centre is that of its corners.
+    Polygon(Polygon),
 }
 
 /// A shape around a point.
-#[derive(Debug, Clone, Copy, PartialEq)]
+#[derive(Debug, Clone, PartialEq)]
 pub(super) struct Area {
     pub(super) centre: Point,
     pub(super) shape: Shape,
@@ -20,22 +28,15 @@ pub(super) struct Area {
 /// Half of the width of the map, in metres.
 const MERCATOR_MAX: f64 = 20_037_726.37;
 
-/// Edges of an area, in degrees.
-struct Edges {
-    west: f64,
-    south: f64,
-    east: f64,
-    north: f64,
-}
-
 impl Area {
     /// Returns the distance of a point from the centre, in metres, if it belongs to the area.
     pub(super) fn distance(&self, point: Point) -> Option<f64> {
-        match self.shape {
+        match &self.shape {
             Shape::Circle { radius } => {
                 let distance = between(self.centre, point);
-                (distance <= radius).then_some(distance)
+                (distance <= *radius).then_some(distance)
             }
+            Shape::Polygon(polygon) => polygon.contains(point).then(|| between(self.centre, point)),
             Shape::Rectangle { width, height } => {
                 let north = between_latitudes(point.latitude, self.centre.latitude);
                 if north > height / 2.0 {
@@ -53,9 +54,15 @@ impl Area {
     pub(super) fn cells(&self) -> Vec<Geohash> {
         let edges = self.edges();
         let mut step = self.estimated_step();
-        let around = |step| Around::of(Geohash::of(self.centre, step));
+        let centre = self.shown_centre();
+        let around = |step| Around::of(Geohash::of(centre, step));
         let mut cells = around(step);
-        if step > 1 && cells.is_exceeded_by(&edges) {
+        // Circles and rectangles get larger cells once, as in Redis.
+        let smallest = match self.shape {
+            Shape::Polygon(_) => 1,
+            _ => step.saturating_sub(1).max(1),
+        };
+        while step > smallest && cells.is_exceeded_by(&edges) {
             step -= 1;
             cells = around(step);
         }
@@ -65,17 +72,29 @@ impl Area {
         cells.distinct()
     }
 
-    /// Returns the reach of the shape in metres: north or south, and east or west.
-    fn reach(&self) -> (f64, f64) {
+    /// Returns the centre, or the closest point in a cell of the map: the centre of a polygon may be closer to a pole,
+    /// or at the end of the map, which is in no cell.
+    fn shown_centre(&self) -> Point {
+        /// Degrees, less than a cell of the last step has.
+        const LESS: f64 = 1e-6;
+        let within = |degrees: f64, Degrees { min, max }| degrees.clamp(min, max - LESS);
         match self.shape {
-            Shape::Circle { radius } => (radius, radius),
-            Shape::Rectangle { width, height } => (height / 2.0, width / 2.0),
+            Shape::Polygon(_) => Point {
+                longitude: within(self.centre.longitude, MERCATOR.longitude),
+                latitude: within(self.centre.latitude, MERCATOR.latitude),
+            },
+            _ => self.centre,
         }
     }
 
     fn edges(&self) -> Edges {
         let Point { longitude, latitude } = self.centre;
-        let (height, width) = self.reach();
+        // The reach in metres: north or south, and east or west.
+        let (height, width) = match &self.shape {
+            Shape::Circle { radius } => (*radius, *radius),
+            Shape::Rectangle { width, height } => (height / 2.0, width / 2.0),
+            Shape::Polygon(polygon) => return polygon.edges(),
+        };
         let north = degrees(height / EARTH_RADIUS);
         // Meridians are closest at the edge that is further from the equator.
         let edge = if latitude < 0.0 { latitude - north } else { latitude + north };
@@ -90,8 +109,13 @@ impl Area {
 
     /// Returns the step whose cells are about as large as the area.
     fn estimated_step(&self) -> u32 {
-        let mut metres = match self.shape {
-            Shape::Circle { radius } => radius,
+        let mut metres = match &self.shape {
+            Shape::Circle { radius } => *radius,
+            Shape::Polygon(polygon) => {
+                let Edges { west, south, east, north } = polygon.edges();
+                let corner = |longitude, latitude| Point { longitude, latitude };
+                between(corner(west, south), corner(east, north)) / 2.0
+            }
             Shape::Rectangle { width, height } => {
                 ((width / 2.0) * (width / 2.0) + (height / 2.0) * (height / 2.0)).sqrt()
             }

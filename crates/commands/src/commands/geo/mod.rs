@@ -6,6 +6,7 @@ mod area;
 mod distance;
 mod geohash;
 mod options;
+mod polygon;
 mod read;
 mod search;
 

@@ -9,6 +9,7 @@ use tierce_wire::resp::Rest;
 use super::area::{Area, Shape};
 use super::geohash::{Geohash, Point};
 use super::options::{length, metres, point};
+use super::polygon::Polygon;
 use super::read::{reply_distance, reply_point};
 use crate::command::{Flags, Group, KeyFlags, KeySpec};
 use crate::commands::cursor::Options;
@@ -33,10 +34,12 @@ pub(super) static COMMANDS: &[Defined] = &[
         .keys(KEY)
         .since("6.2.0", SEARCH)
         .doc(
-            "key <FROMMEMBER member | FROMLONLAT longitude latitude> <BYRADIUS radius <M | KM \
-                 | FT | MI> | BYBOX width height <M | KM | FT | MI>> [ASC | DESC] [COUNT count \
-                 [ANY]] [WITHCOORD] [WITHDIST] [WITHHASH]",
-            "Queries a geospatial index for members inside an area of a box or a circle.",
+            "key <<FROMMEMBER member | FROMLONLAT longitude latitude> <BYRADIUS radius <M | KM \
+                 | FT | MI> | BYBOX width height <M | KM | FT | MI>> | BYPOLYGON num-vertices \
+                 longitude latitude longitude latitude longitude latitude [longitude latitude \
+                 ...]> [ASC | DESC] [COUNT count [ANY]] \
+                 [WITHCOORD] [WITHDIST] [WITHHASH]",
+            "Queries a geospatial index for members inside an area of a box, a circle or a polygon.",
         )
         .example(
             r#"
@@ -48,6 +51,8 @@ pub(super) static COMMANDS: &[Defined] = &[
             > GEOSEARCH cities FROMLONLAT 10 50 BYBOX 500 500 km ASC COUNT 1 WITHDIST
             1) 1) "Munich"
                2) "237.3060"
+            > GEOSEARCH cities BYPOLYGON 3 10 47 15 47 12 50
+            1) "Munich"
             "#,
         ),
     Defined::new("geosearchstore", Group::Geo, at_least!(geosearchstore))
@@ -55,11 +60,13 @@ pub(super) static COMMANDS: &[Defined] = &[
         .keys(&[KeySpec::at(1, KeyFlags::OVERWRITE), KeySpec::at(2, KeyFlags::READ)])
         .since("6.2.0", SEARCH)
         .doc(
-            "destination source <FROMMEMBER member | FROMLONLAT longitude latitude> <BYRADIUS \
-                 radius <M | KM | FT | MI> | BYBOX width height <M | KM | FT | MI>> [ASC | DESC] \
-                 [COUNT count [ANY]] [STOREDIST]",
-            "Queries a geospatial index for members inside an area of a box or a circle, and \
-                 stores the result.",
+            "destination source <<FROMMEMBER member | FROMLONLAT longitude latitude> <BYRADIUS \
+                 radius <M | KM | FT | MI> | BYBOX width height <M | KM | FT | MI>> | BYPOLYGON \
+                 num-vertices longitude latitude longitude latitude longitude latitude \
+                 [longitude latitude ...]> [ASC | DESC] [COUNT \
+                 count [ANY]] [STOREDIST]",
+            "Queries a geospatial index for members inside an area of a box, a circle or a polygon, \
+                 and stores the result.",
         )
         .example(
             r#"
@@ -226,6 +233,9 @@ fn around_member(
     run(ctx, key, None, |set| Query::around_member(place, Options::of(options), form, set))
 }
 
+/// Sides of a polygon that take as long as a visit of a member.
+const SIDES_A_STEP: usize = 16;
+
 /// Form of a command, which determines its options.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Form {
@@ -266,7 +276,7 @@ impl Centre {
 }
 
 /// Search and reply options.
-#[derive(Debug, Clone, Copy, Default)]
+#[derive(Debug, Clone, Default)]
 struct Query<'a> {
     centre: Option<Centre>,
     shape: Option<Shape>,
@@ -369,6 +379,26 @@ impl<'a> Query<'a> {
         Ok(())
     }
 
+    fn set_polygon(&mut self, options: &mut Options<'a>) -> Done {
+        let count = integer(options.value()?)?;
+        let too_few = |count| {
+            let text = format!("ERR GEOSEARCH BYPOLYGON must have at least {count} vertices");
+            Err(CommandError::text(text))
+        };
+        if count < 3 {
+            return too_few(3);
+        }
+        if options.left() as i64 / 2 < count {
+            return too_few(count);
+        }
+        let corner = |_| point(options.values()?);
+        let polygon = Polygon::of((0..count).map(corner).collect::<Result<_, _>>()?);
+        self.unit = 1.0;
+        self.centre = Some(Centre::Point(polygon.centre()));
+        self.shape = Some(Shape::Polygon(polygon));
+        Ok(())
+    }
+
     fn take_options(
         &mut self,
         mut options: Options<'a>,
@@ -407,6 +437,7 @@ impl<'a> Query<'a> {
     ) -> Done {
         let is_rectangle = matches!(self.shape, Some(Shape::Rectangle { .. }));
         let is_circle = matches!(self.shape, Some(Shape::Circle { .. }));
+        let is_polygon = matches!(self.shape, Some(Shape::Polygon(_)));
         match (word, form) {
             (b"count", _) => {
                 let count = integer(values.value()?)?;
@@ -421,22 +452,27 @@ impl<'a> Query<'a> {
             }
             (b"storedist", Form::Search { stores: true }) => self.stores_distances = true,
             (b"frommember", Form::Search { .. })
-                if !matches!(self.centre, Some(Centre::Point(_))) =>
+                if !is_polygon && !matches!(self.centre, Some(Centre::Point(_))) =>
             {
                 self.centre = Some(Centre::member(set, values.value()?)?);
             }
             (b"fromlonlat", Form::Search { .. })
-                if !matches!(self.centre, Some(Centre::Member(_))) =>
+                if !is_polygon && !matches!(self.centre, Some(Centre::Member(_))) =>
             {
                 self.centre = Some(Centre::Point(point(values.values()?)?));
             }
-            (b"byradius", Form::Search { .. }) if !is_rectangle => {
+            (b"byradius", Form::Search { .. }) if !is_rectangle && !is_polygon => {
                 let [radius, unit] = values.values()?;
                 self.set_circle(radius, unit)?;
             }
-            (b"bybox", Form::Search { .. }) if !is_circle => {
+            (b"bybox", Form::Search { .. }) if !is_circle && !is_polygon => {
                 let [width, height, unit] = values.values()?;
                 self.set_rectangle(width, height, unit)?;
+            }
+            (b"bypolygon", Form::Search { .. })
+                if self.centre.is_none() && self.shape.is_none() =>
+            {
+                self.set_polygon(values)?;
             }
             _ => return Err(CommandError::SYNTAX),
         }
@@ -462,13 +498,19 @@ impl<'a> Query<'a> {
 
     /// Returns the search area, if centre and shape are known.
     fn area(&self) -> Option<Area> {
-        Some(Area { centre: self.centre.and_then(Centre::point)?, shape: self.shape? })
+        Some(Area { centre: self.centre.and_then(Centre::point)?, shape: self.shape.clone()? })
     }
 
     /// Weighs the members that [`Query::find`] visits.
     fn weigh(&self, scale: Scale, set: &SortedSet) -> Done {
-        let cells = self.area().map(|area| area.cells()).unwrap_or_default();
-        scale.weigh(cells.into_iter().map(|cell| ranks_of(set, cell).len()).sum())
+        let Some(area) = self.area() else { return Ok(()) };
+        let visited: usize = area.cells().into_iter().map(|cell| ranks_of(set, cell).len()).sum();
+        // Each member inside of the rectangle around a polygon is compared with all of its sides.
+        let each = match &area.shape {
+            Shape::Polygon(polygon) => polygon.len().div_ceil(SIDES_A_STEP),
+            _ => 1,
+        };
+        scale.weigh(visited.saturating_mul(each))
     }
 
     fn find<'s>(&self, set: &'s SortedSet) -> Vec<Found<'s>> {

@@ -113,6 +113,7 @@ const LONG: &[&str] = &[
     "BITPOS string 1",
     "BITOP NOT to string",
     "GEOSEARCH places FROMLONLAT 0 0 BYRADIUS 20000 km",
+    "GEOSEARCH places BYPOLYGON 4 -180 -85 180 -85 180 85 -180 85",
     "GEOSEARCHSTORE to places FROMLONLAT 0 0 BYRADIUS 20000 km",
     "GEORADIUS places 0 0 20000 km",
     "GEORADIUS_RO places 0 0 20000 km",
