@@ -69,6 +69,7 @@ DIFFERENT = {
     ("client|kill", "words"): "7.4: MAXAGE; Valkey 9: conditions on all fields",
     ("client|list", "words"): "Valkey 9: conditions",
     ("bitop", "words"): "7.2: the operations by name, and those of 8.2",
+    **{(name, "words"): "Valkey 9.0: BYPOLYGON" for name in ("geosearch", "geosearchstore")},
     ("set", "words"): "8.4: conditions on the value",
     ("hscan", "words"): "7.4: NOVALUES",
     **{(name, "words"): "8.8: AGGREGATE COUNT" for name in ("zinter", "zinterstore", "zunion", "zunionstore")},
