@@ -143,7 +143,17 @@ fn writes_that_wait_are_not_answered_and_done_once_there() {
     let mut pops_behind = told(&from, "");
     pops_behind.send("INCR q\r\nBLPOP l 0\r\n");
     pops_behind.expect(":1");
-    wait_until("all three wait", || info(&mut c, "blocked_clients") == "3");
+    // Its first reply waits for the replica.
+    let mut pops_confirmed = told(&from, "");
+    pops_confirmed.check("CLIENT DURABILITY replicas:1", "+OK");
+    pops_confirmed.send("INCR r\r\nBLPOP l 0\r\n");
+    pops_confirmed.expect(":1");
+    // The pipeline that sets the level is over.
+    let mut pops_later = told(&from, "");
+    pops_later.check("CLIENT DURABILITY replicas:1", "+OK");
+    pops_later.check("INCR s", ":1");
+    pops_later.send("BLPOP l 0\r\n");
+    wait_until("all five wait", || info(&mut c, "blocked_clients") == "5");
     let lines = ["INCR n", "EVAL \"return redis.call('INCR', 'n')\" 0", "MULTI\r\nINCR n\r\nEXEC"];
     let mut writers: Vec<_> = lines.iter().map(|_| told(&from, "")).collect();
     // A write waits for the replica, which hangs until all have sent theirs.
@@ -157,7 +167,7 @@ fn writes_that_wait_are_not_answered_and_done_once_there() {
     message(&mut pipes, "FAILING_OVER", &[":10", SHARDS]);
     pipes.send("GET p\r\nINCR p\r\n");
     pipes.expect("\"2\"");
-    wait_until("all wait", || info(&mut c, "blocked_clients") == "7");
+    wait_until("all wait", || info(&mut c, "blocked_clients") == "9");
     to.signal(Signal::CONT);
     wait_for_state(&mut c, "no-failover");
     expect_move(&mut pops, &address);
@@ -169,10 +179,14 @@ fn writes_that_wait_are_not_answered_and_done_once_there() {
     message(&mut pipes, "MOVING", &[":30", &address]);
     pipes.expect(READ_ONLY);
     pipes.check("PFCOUNT h", ":0");
-    expect_move(&mut pops_behind, &address);
-    let reply = pops_behind.reply().to_string();
-    assert!(reply.starts_with("-UNBLOCKED "), "{reply}");
-    pops_behind.expect_closed();
+    for mut behind in [pops_behind, pops_confirmed] {
+        expect_move(&mut behind, &address);
+        let reply = behind.reply().to_string();
+        assert!(reply.starts_with("-UNBLOCKED "), "{reply}");
+        behind.expect_closed();
+    }
+    expect_move(&mut pops_later, &address);
+    pops_later.expect_closed();
     for (writer, line) in writers.iter_mut().zip(lines) {
         if line.starts_with("MULTI") {
             // The next command waits.
@@ -183,7 +197,7 @@ fn writes_that_wait_are_not_answered_and_done_once_there() {
         writer.expect_closed();
     }
     let mut there = to.connect();
-    there.check("MGET n p q", "[nil, \"2\", \"1\"]");
+    there.check("MGET n p q r s", "[nil, \"2\", \"1\", \"1\", \"1\"]");
     there.check("INCR n", ":1");
 }
 

@@ -33,11 +33,11 @@ impl Kernel {
         }
         let is_to_follow = primary.is_some();
         let lacks_copy = self.role.following().filter(|left| left.position.is_none());
-        let is_changed = self.follow_meanwhile(primary, now_ms);
-        if is_changed {
-            // Another primary is not the server that has taken over.
+        if self.role.following().map(|following| following.primary) != primary {
+            // Another primary is not the server that has taken over. No client is to be sent there meanwhile.
             self.failover.forget_moved();
         }
+        let is_changed = self.follow_meanwhile(primary, now_ms);
         if let Some(left) = lacks_copy.filter(|_| is_changed && !is_to_follow) {
             self.log.warning(format_args!(
                 "This server is a primary now, without a full copy of {}: it may have few or none of the keys there",

@@ -48,20 +48,20 @@ pub(crate) fn moving(kernel: &Kernel, now_ms: i64) -> Option<Notification> {
     Some(Notification::Moving { id, address })
 }
 
-/// Returns the address of the server that this one follows, unless that has been silent for too long. redis-py cannot
-/// read an IPv6 address.
+/// Returns the address of the server that this one follows, unless that has been silent for too long.
 fn successor(kernel: &Kernel, now_ms: i64) -> Option<Address> {
     let following = kernel.role.following()?;
     let is_there = following.link == LinkState::Connected
         || now_ms.saturating_sub(following.last_io_ms) < SILENT_MS_MAX;
-    Some(following.primary).filter(|address| is_there && !address.host.contains(&b':'))
+    is_there.then_some(following.primary)
 }
 
-/// Returns true unless the address means another machine for the client than for this server.
+/// Returns true unless the client gets this address, and it means another machine there than for this server, or
+/// redis-py cannot read it: IPv6.
 fn can_reach(client: &Client, host: &[u8]) -> bool {
     let is_local =
         host.eq_ignore_ascii_case(b"localhost") || host.starts_with(b"127.") || host == b"0.0.0.0";
-    client.local || !is_local
+    client.has(ClientFlags::KEEPS_ENDPOINT) || (client.local || !is_local) && !host.contains(&b':')
 }
 
 /// Returns true if the client gets notifications, and can go to the server that has taken over.
@@ -102,10 +102,11 @@ pub(crate) fn leads_away(kernel: &Kernel, client: &Client) -> bool {
         && (!client.has(ClientFlags::KEEPS_ENDPOINT) || client.has(ClientFlags::MOVED))
 }
 
-/// Notes, for a client that gets notifications and waits, if requests of the same pipeline have run before.
-pub fn note_wait(caller: &Caller) {
+/// Notes, for a client that gets notifications and waits, if requests of the same pipeline have run before: in this
+/// batch, if `has_run`, or in an earlier one.
+pub fn note_wait(caller: &Caller, has_run: bool) {
     if concerns(&caller.client) {
-        caller.client.set(ClientFlags::WAITS_IN_PIPELINE, caller.in_pipeline);
+        caller.client.set(ClientFlags::WAITS_IN_PIPELINE, has_run || caller.in_pipeline);
     }
 }
 

@@ -59,6 +59,12 @@ pub(crate) struct ElementDeadline {
 impl ElementDeadline {
     #[inline]
     fn of(entry: &Entry) -> Option<Self> {
+        // A string pays for this check only.
+        entry.raw_collection().and_then(|_| Self::of_collection(entry))
+    }
+
+    #[inline(never)]
+    fn of_collection(entry: &Entry) -> Option<Self> {
         let ms = entry.next_field_deadline_ms()?;
         let (form, _) = entry.raw_collection()?;
         Some(Self { ms, kind: form.kind() })

@@ -3,7 +3,7 @@
 use tierce_keyspace::ShardLocks;
 use tierce_net::{Flow, Io};
 
-use super::{BatchRunner, Progress};
+use super::{BatchRunner, Progress, note_rest};
 use crate::admission;
 use crate::caller::Caller;
 use crate::command::{Access, Command, Group};
@@ -51,6 +51,9 @@ impl<'k> BatchRunner<'k, '_> {
         io.consume(executed);
         session.parser.rewind();
         let caller = &mut session.caller;
+        if executed > 0 {
+            note_rest(caller, io);
+        }
         if caller.waits.is_for_reply() {
             // A connection waits for one thing at a time. Without a reply nothing is acknowledged.
             return Flow::Close;

@@ -174,12 +174,12 @@ impl<'k, 'w> BatchRunner<'k, 'w> {
                 Progress::Through => {
                     io.consume(parsed.consumed);
                     if !self.batch.is_empty() {
-                        session.caller.in_pipeline = false;
+                        note_rest(&mut session.caller, io);
                     }
                 }
                 Progress::Yielding { index } => {
                     io.consume(self.batch.end(index));
-                    session.caller.in_pipeline = true;
+                    note_rest(&mut session.caller, io);
                     session.parser.rewind();
                     return if io.input().is_empty() { Flow::Continue } else { Flow::Yield };
                 }
@@ -190,8 +190,8 @@ impl<'k, 'w> BatchRunner<'k, 'w> {
                 Progress::Waiting { index } => {
                     io.consume(self.batch.end(index));
                     session.parser.rewind();
-                    session.caller.in_pipeline |= index > 0;
-                    handoff::note_wait(&session.caller);
+                    handoff::note_wait(&session.caller, index > 0);
+                    note_rest(&mut session.caller, io);
                     return suspend(&session.caller.waits, io);
                 }
                 Progress::Fetching { index, pending_reads } => {
@@ -217,7 +217,6 @@ impl<'k, 'w> BatchRunner<'k, 'w> {
                 }
                 Status::NeedMore { hint: 0 } if io.input().is_empty() => return Flow::Continue,
                 Status::NeedMore { hint } => {
-                    session.caller.in_pipeline |= !self.batch.is_empty();
                     return self.await_more(session, io, hint);
                 }
                 Status::Error(error) => return self.refuse_input(session, io, &error),
@@ -271,6 +270,7 @@ impl<'k, 'w> BatchRunner<'k, 'w> {
         match progress {
             Progress::Through | Progress::Yielding { .. } => {
                 io.consume(consumed);
+                note_rest(&mut session.caller, io);
                 session.parser.rewind();
                 None
             }
@@ -279,6 +279,8 @@ impl<'k, 'w> BatchRunner<'k, 'w> {
             Progress::Waiting { .. } => {
                 io.consume(consumed);
                 session.parser.rewind();
+                handoff::note_wait(&session.caller, false);
+                note_rest(&mut session.caller, io);
                 Some(suspend(&session.caller.waits, io))
             }
             Progress::Fetching { index, pending_reads } => {
@@ -358,6 +360,12 @@ impl<'k, 'w> BatchRunner<'k, 'w> {
         }
         Flow::Continue
     }
+}
+
+/// Notes, after requests have run, if more came together with them.
+#[inline]
+fn note_rest(caller: &mut Caller, io: &Io<'_>) {
+    caller.in_pipeline = !io.input().is_empty();
 }
 
 /// Returns the limits of the next requests, and the number parsed together. Before authentication, requests are small,

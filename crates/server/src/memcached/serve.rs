@@ -404,7 +404,9 @@ impl<'q, 'a, 'k> Runner<'a, 'k> for Frames<'_, 'q, 'a, 'k> {
 
     #[inline]
     fn first_key(&self, frame: &Frame<'q>) -> Option<KeyHash> {
-        (!frame.key.bytes().is_empty()).then(|| frame.key.hash())
+        // The key of an authentication is the name of its mechanism.
+        let is_key = !frame.key.bytes().is_empty() && !frame.authenticates();
+        is_key.then(|| frame.key.hash())
     }
 
     #[inline(always)]

@@ -80,13 +80,14 @@ impl State {
         // The files may have changed between the start and the first check.
         let is_first = self.files.is_none() && self.failed.is_none();
         // Reading them again keeps CONFIG SET waiting: a disk that does not answer must be found out before.
-        if let Err(error) = outgoing(&settings).and_then(|_| load(&settings)) {
-            let error = error.to_string();
+        let read = || config.read_again(CERT_FILE);
+        let checked = outgoing(&settings).and_then(|_| load(&settings)).map_err(|e| e.to_string());
+        if let Err(error) = checked.and_then(|_| read().map_err(|e| e.to_string())) {
             if self.failed.as_ref() != Some(&error) {
                 log.warning(format_args!("Encrypting connections as before: {error}"));
                 self.failed = Some(error);
             }
-        } else if config.read_again(CERT_FILE).is_ok() {
+        } else {
             (self.files, self.failed) = (Some(files), None);
             if !is_first {
                 log.notice("The changed files for encrypted connections are in use");
