@@ -196,6 +196,16 @@ fn set(ctx: &mut Context<'_, '_>, [key, value]: [&[u8]; 2], options: Rest<'_>) -
         reply.ok();
         return Ok(());
     }
+    set_with_options(ctx, [key, value], options)
+}
+
+/// Apart from the plain SET, which needs fewer registers.
+#[inline(never)]
+fn set_with_options(
+    ctx: &mut Context<'_, '_>,
+    [key, value]: [&[u8]; 2],
+    options: Rest<'_>,
+) -> Done {
     let options = SetOptions::parse(Options::of(options))?;
     let expiry = options.expiry(ctx.moment_ms(), "set")?;
     match options.relation {
