@@ -16,6 +16,8 @@ fn directives(launch: Launch, dir: &Path) -> Launch {
         .with("appendonly", "yes")
         .with("dir", &dir.display().to_string())
         .with("maxmemory", "1mb")
+        // Expanding strings would take most of the time.
+        .with("rdbcompression", "no")
         .with("maxmemory-policy", "spill")
 }
 

@@ -388,10 +388,10 @@ fn many_who_push_and_many_who_wait_lose_and_double_nothing() {
 /// The reply is longer than one piece of an output buffer.
 #[test]
 fn a_client_that_waits_may_get_a_long_reply() {
-    const ELEMENTS: usize = 100_000;
+    const ELEMENTS: usize = 30_000;
     let mut waiting = Waiting::new();
     let mut client = waiting.client(&format!("BLMPOP 0 1 q LEFT COUNT {ELEMENTS}"));
-    let elements: Vec<String> = (0..ELEMENTS).map(|n| format!("element-{n:016}")).collect();
+    let elements: Vec<String> = (0..ELEMENTS).map(|n| format!("element-{n:064}")).collect();
     let push: Vec<&str> = ["RPUSH", "q"].into_iter().chain(elements.iter().map(|e| &**e)).collect();
     let mut pusher = waiting.server.connect();
     pusher.send(encode(&push));

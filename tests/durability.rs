@@ -299,7 +299,7 @@ fn nothing_that_was_acknowledged_is_lost() {
                 }
                 wait_until("all have looked", || checked.load(Ordering::Relaxed) == CLIENTS as u64);
                 // The kill comes after some progress, not after some time.
-                let goal = expected[cycle % CLIENTS].told.load(Ordering::Relaxed) + 200;
+                let goal = expected[cycle % CLIENTS].told.load(Ordering::Relaxed) + 100;
                 wait_until("clients make progress", || {
                     expected[cycle % CLIENTS].told.load(Ordering::Relaxed) >= goal
                 });

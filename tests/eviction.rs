@@ -180,12 +180,12 @@ fn allkeys_policies_keep_memory_within_the_limit() {
         let server = launch().with("maxmemory", "2mb").with("maxmemory-policy", policy).start();
         let mut c = server.connect();
         for (round, len) in [10, 100, 1000, 20_000].into_iter().enumerate() {
-            assert_eq!(fill(&mut c, &format!("{round}"), 4000, len, &[]), 0, "{policy}");
+            assert_eq!(fill(&mut c, &format!("{round}"), 2000, len, &[]), 0, "{policy}");
             let counted = counted(&mut c);
             assert!(counted <= (2 << 20) + 32_000, "{policy}: {counted} after values of {len}");
         }
         let (evicted, left) = (info(&mut c, "evicted_keys"), c.ask("DBSIZE").int());
-        assert_eq!(evicted + left, 16_000, "{policy}");
+        assert_eq!(evicted + left, 8000, "{policy}");
         c.check("CONFIG RESETSTAT", "+OK");
         assert_eq!(info(&mut c, "evicted_keys"), 0);
     }
@@ -197,20 +197,20 @@ fn volatile_policies_evict_only_keys_with_a_deadline() {
     for policy in ["volatile-lru", "volatile-lfu", "volatile-random", "volatile-ttl"] {
         let server = launch().with("maxmemory", "1mb").with("maxmemory-policy", policy).start();
         let mut c = server.connect();
-        assert_eq!(fill(&mut c, "stays", 2000, 100, &[]), 0);
-        assert_eq!(fill(&mut c, "goes", 8000, 100, &["EX", "10000"]), 0, "{policy}");
+        assert_eq!(fill(&mut c, "stays", 500, 500, &[]), 0);
+        assert_eq!(fill(&mut c, "goes", 2000, 500, &["EX", "10000"]), 0, "{policy}");
         let limit = (1 << 20) + 32_000;
         assert!(counted(&mut c) <= limit, "{policy}");
         let evicted = info(&mut c, "evicted_keys");
-        assert!(evicted > 2000, "{policy}: {evicted}");
-        for number in [0, 1, 777, 1999] {
+        assert!(evicted > 500, "{policy}: {evicted}");
+        for number in [0, 1, 277, 499] {
             c.check(&format!("EXISTS stays:{number}"), ":1");
         }
         // Keys without a deadline replace those with one, until none is left.
-        let refused = fill(&mut c, "more", 12_000, 100, &[]);
-        assert!(refused > 2000, "{policy}: {refused}");
+        let refused = fill(&mut c, "more", 3000, 500, &[]);
+        assert!(refused > 500, "{policy}: {refused}");
         let keys = c.ask("DBSIZE").int();
-        assert_eq!(keys, 14_000 - refused as i64, "{policy}: none with a deadline is left");
+        assert_eq!(keys, 3500 - refused as i64, "{policy}: none with a deadline is left");
         c.check("SET x y EX 100", OOM);
     }
 }

@@ -38,16 +38,16 @@ fn small_values_that_were_loaded_overwritten_and_deleted_leave_little() {
     let before = server.resident_bytes();
     let set_all = |server: &tierce_harness::Server, value: &str| {
         let mut client = server.connect();
-        for base in (0..100_000).step_by(1000) {
+        for base in (0..50_000).step_by(1000) {
             let set = |key: usize| encode(&["SET", &format!("key:{key}"), value]);
             client.send((base..base + 1000).map(set).collect::<Vec<_>>().concat());
             (0..1000).for_each(|_| client.expect("+OK"));
         }
     };
-    set_all(&server, &"v".repeat(400));
+    set_all(&server, &"v".repeat(800));
     drop(server);
     let server = launch.start();
-    set_all(&server, &"w".repeat(360));
+    set_all(&server, &"w".repeat(720));
     assert!(server.resident_bytes() > before + 30 * MB, "so much is in use");
     server.connect().check("FLUSHALL", "+OK");
     wait_until("the memory is back", || server.resident_bytes() < before + 20 * MB);

@@ -297,7 +297,7 @@ fn publish_returns_how_many_get_the_message_while_they_come_and_go() {
             .collect();
         let mut publisher = server.connect();
         let mut sent = 0;
-        for _ in 0..3000 {
+        for _ in 0..1500 {
             sent += publisher.ask("PUBLISH a x").int();
         }
         is_over.store(true, Ordering::Relaxed);

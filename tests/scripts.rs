@@ -460,7 +460,7 @@ fn what_is_kept_to_undo_and_log_writes_is_bounded() {
 fn what_can_be_evicted_makes_room_for_scripts() {
     let server = server();
     let mut c = server.connect();
-    let fill = "for i = 1, 20000 do redis.call('set', ARGV[1] .. i, string.rep('y', 300)) end";
+    let fill = "for i = 1, 6000 do redis.call('set', ARGV[1] .. i, string.rep('y', 1000)) end";
     eval(&mut c, fill, &[], &["first"]);
     c.check("CONFIG SET maxmemory-policy allkeys-lru maxmemory 4mb", "+OK");
     for round in 0..5 {

@@ -137,9 +137,10 @@ fn sorted(reply: &Reply, of: usize) -> Vec<Reply> {
 fn hash(c: &mut Connection, key: &[u8]) -> Vec<Reply> {
     let mut parts = sorted(&c.call(&[b"HGETALL", key]), 2);
     let fields: Vec<_> = parts.iter().step_by(2).map(|field| field.bytes().to_vec()).collect();
-    for field in fields {
-        parts.push(c.call(&[b"HPEXPIRETIME", key, b"FIELDS", b"1", &field]));
-    }
+    let count = fields.len().to_string();
+    let mut request: Vec<&[u8]> = vec![b"HPEXPIRETIME", key, b"FIELDS", count.as_bytes()];
+    request.extend(fields.iter().map(Vec::as_slice));
+    parts.push(c.call(&request));
     parts
 }
 

@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use tierce_wire::pedrokv::{Kind, Request, Response, Status};
 
-use crate::operations::support::{Client, TestServer, free_port};
+use crate::operations::support::{Client, TestServer, free_port, wait_until};
 
 /// Server for all protocols.
 struct Server {
@@ -300,9 +300,7 @@ fn a_delayed_flush_waits_for_the_end_of_a_pause() {
         line.unwrap().parse::<u64>().unwrap()
     };
     let begin = uptime(&mut client);
-    while uptime(&mut client) < begin + 4 {
-        std::thread::yield_now();
-    }
+    wait_until("its second is over", || uptime(&mut client) >= begin + 4);
     client.check(&[("EXISTS a", ":1"), ("CLIENT UNPAUSE", "OK")]);
     client.ask_until("EXISTS a", |reply| reply == ":0");
 }

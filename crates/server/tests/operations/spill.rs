@@ -40,7 +40,7 @@ fn what_is_too_long_stays_in_memory_and_full_batches_end() {
     assert!(info.contains("spilled_keys:") && !info.contains("spilled_keys:0\r"), "{info}");
 }
 
-const VALUE_LEN: usize = 4000;
+const VALUE_LEN: usize = 16_000;
 
 /// Returns a figure of INFO.
 fn figure(client: &mut Client, name: &str) -> u64 {
@@ -107,7 +107,7 @@ fn a_start_leaves_the_log_what_is_free() {
     disk.set_capacity(Some(disk.used() + (4 << 20)));
     let server = TestServer::on_disk(Arc::new(disk), &options);
     let mut client = server.client();
-    for number in 0..1500 {
+    for number in 0..400 {
         let reply = client.call(&format!("SET k {number:0>VALUE_LEN$}"));
         assert_eq!(reply, "OK", "{number}");
         assert_eq!(client.call("DEL k"), ":1", "{number}");

@@ -22,10 +22,14 @@ pub const PATIENCE: Duration = Duration::from_secs(30);
 /// Returns when other threads have made a condition true.
 #[track_caller]
 pub fn wait_until(what: &str, mut is_so: impl FnMut() -> bool) {
+    const PAUSE_MAX: Duration = Duration::from_millis(5);
     let begun = Instant::now();
+    // Short at first, because most conditions become true in a moment.
+    let mut pause = Duration::from_micros(100);
     while !is_so() {
         assert!(begun.elapsed() < PATIENCE, "never: {what}");
-        std::thread::yield_now();
+        std::thread::sleep(pause);
+        pause = (pause * 2).min(PAUSE_MAX);
     }
 }
 
