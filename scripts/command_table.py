@@ -36,6 +36,8 @@ ADDED = {
     **{name: "8.6" for name in (
         "xcfgset", "hotkeys", "hotkeys|get", "hotkeys|help", "hotkeys|reset", "hotkeys|start", "hotkeys|stop")},
     "client|capa": "Valkey 8.0",
+    **{name: "Valkey 8.1" for name in (
+        "commandlog", "commandlog|get", "commandlog|help", "commandlog|len", "commandlog|reset")},
     "client|durability": "our own",
     "client|maint_notifications": "our own: as in Redis Software",
     **{name: "our own: commands that never block" for name in (

@@ -67,6 +67,7 @@ mod check_and_start;
 mod client_commands;
 mod clients_that_wait;
 mod command_table;
+mod commandlog;
 mod compaction;
 mod config_commands;
 mod config_sources;

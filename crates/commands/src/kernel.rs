@@ -21,6 +21,7 @@ use crate::caller::Caller;
 use crate::certificates::Certificates;
 use crate::clients::{Client, ClientFlags, Deferred, Listener, Pause, Registry};
 use crate::command::{Access, Command, CommandId, Flags, Table};
+use crate::command_log::{CommandLogs, LogKind};
 use crate::config::{DirectiveId, Peer, Settings};
 use crate::engine::Engine;
 use crate::error::{CommandError, Interrupt};
@@ -37,7 +38,6 @@ use crate::replication::failover::Failover;
 use crate::replication::role::{Address, Role};
 use crate::scripting::Scripts;
 use crate::shutdown::{Shutdown, ShutdownRequest};
-use crate::slowlog::SlowLog;
 use crate::stats::{Counters, ErrorCounts, HttpFigures, Rates, SpareCounters, Stat, Totals};
 use crate::under_way::{InFlightRequests, Quiet};
 use crate::waiting::{ConnAddress, Patience};
@@ -93,8 +93,8 @@ pub struct Kernel {
     pub pause: Arc<Pause>,
     /// Requests in progress on threads that are not workers.
     pub in_flight_requests: InFlightRequests,
-    /// Slow commands.
-    pub slowlog: Mutex<SlowLog>,
+    /// Slow commands, large requests and large replies.
+    pub command_logs: CommandLogs,
     /// Keys that use the most time and bytes.
     pub hot_keys: HotKeys,
     /// Error replies by kind.
@@ -249,7 +249,7 @@ impl Kernel {
             clients: Arc::default(),
             pause: Arc::default(),
             in_flight_requests: InFlightRequests::default(),
-            slowlog: Mutex::default(),
+            command_logs: CommandLogs::default(),
             hot_keys: HotKeys::default(),
             errors: ErrorCounts::default(),
             rates: Rates::default(),
@@ -760,9 +760,15 @@ impl Kernel {
         log.note(denied, line, now_ms, max_len);
     }
 
-    /// Maximum number of slow log entries.
-    pub(crate) fn slowlog_max_len(&self) -> usize {
-        self.config.live().slowlog_max_len() as usize
+    /// Maximum number of entries of a log of commands.
+    pub(crate) fn log_max_len(&self, kind: LogKind) -> usize {
+        let live = self.config.live();
+        let max_len = match kind {
+            LogKind::Slow => live.slowlog_max_len(),
+            LogKind::LargeRequest => live.large_request_max_len(),
+            LogKind::LargeReply => live.large_reply_max_len(),
+        };
+        max_len as usize
     }
 
     /// Closes the connections of deleted users, except `except`, which is the current client. Workers also close

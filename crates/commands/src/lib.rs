@@ -69,6 +69,7 @@ pub mod acl;
 pub mod command;
 mod commands;
 
+pub mod command_log;
 pub mod hot_keys;
 pub mod kernel;
 pub mod metrics;
@@ -77,7 +78,6 @@ pub mod offload;
 pub mod outgoing;
 pub mod scripting;
 pub mod shutdown;
-pub mod slowlog;
 pub mod stats;
 
 pub mod pipeline;

@@ -64,6 +64,14 @@ live! {
     slowlog_log_slower_than: AtomicI64<i64> = number("slowlog-log-slower-than");
     /// Maximum number of entries of the slow log.
     slowlog_max_len: AtomicU64<u64> = count("slowlog-max-len");
+    /// Bytes from which a request is in the log of large ones, -1 for never.
+    large_request_bytes_min: AtomicI64<i64> = number("commandlog-request-larger-than");
+    /// Maximum number of entries of the log of large requests.
+    large_request_max_len: AtomicU64<u64> = count("commandlog-large-request-max-len");
+    /// Bytes from which a reply is in the log of large ones, -1 for never.
+    large_reply_bytes_min: AtomicI64<i64> = number("commandlog-reply-larger-than");
+    /// Maximum number of entries of the log of large replies.
+    large_reply_max_len: AtomicU64<u64> = count("commandlog-large-reply-max-len");
     /// Maximum number of entries of ACL LOG.
     acllog_max_len: AtomicU64<u64> = count("acllog-max-len");
     /// Milliseconds from which a latency event is recorded, 0 for never.

@@ -54,7 +54,7 @@ pub(super) fn page() -> String {
 }
 
 fn write_row(out: &mut String, directive: &Directive) {
-    let alias = directive.alias.map_or(String::new(), |alias| format!(", formerly `{alias}`"));
+    let alias = directive.alias.map_or(String::new(), |alias| format!(", or `{alias}`"));
     let redis =
         directive.redis_default.map_or(String::new(), |redis| format!(" In Redis: `{redis}`."));
     let own = directive

@@ -419,6 +419,12 @@ impl Output {
         Part { start: self.start, end: self.place() }
     }
 
+    /// Returns the output since `mark`, which was taken in the same call.
+    #[inline]
+    pub fn part_since(&self, mark: Mark) -> Part {
+        Part { start: mark, end: self.place() }
+    }
+
     /// Removes the output of the present call, after it was sent or copied.
     pub fn discard_part(&mut self) {
         self.truncate(self.start);

@@ -57,8 +57,9 @@ mod turn;
 use tierce_commands as commands;
 use tierce_commands::pipeline::{admission, blocking, fetch, meter, plan};
 use tierce_commands::{
-    acl, answer, caller, clients, error, fault, kernel, message, monitors, notifications, offload,
-    outgoing, pipeline, process, pubsub, reply, shutdown, slowlog, stats, tracking, waiting,
+    acl, answer, caller, clients, command_log, error, fault, kernel, message, monitors,
+    notifications, offload, outgoing, pipeline, process, pubsub, reply, shutdown, stats, tracking,
+    waiting,
 };
 use tierce_config as config;
 use tierce_engine as engine;

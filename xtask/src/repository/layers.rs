@@ -155,7 +155,7 @@ const COMMANDS: &[&str] = &[
     // Modules without dependencies.
     "process", "metrics",
     // Replies, and their receivers.
-    "certificates", "outgoing", "error", "fault", "reply", "maintenance", "message", "replica_level", "barrier", "waiting", "command", "redaction", "slowlog", "acl", "stats", "clients", "under_way", "pubsub", "transaction", "replication", "caller", "answer", "offload", "scripting", "shutdown", "hot_keys", "lease", "bucket",
+    "certificates", "outgoing", "error", "fault", "reply", "maintenance", "message", "replica_level", "barrier", "waiting", "command", "redaction", "command_log", "acl", "stats", "clients", "under_way", "pubsub", "transaction", "replication", "caller", "answer", "offload", "scripting", "shutdown", "hot_keys", "lease", "bucket",
     // The kernel, and its execution.
     "kernel", "monitors", "notifications", "pipeline", "tracking", "roles",
     "commands", "lib",

@@ -14,7 +14,9 @@ use tierce_wire::resp::Proto;
 use super::memory::NO_BUCKET;
 use super::{Protocol, Results};
 use crate::acl::User;
+use crate::clock;
 use crate::command::CommandId;
+use crate::command_log::Entry;
 use crate::config::Peer;
 use crate::waiting::ConnAddress;
 
@@ -191,6 +193,18 @@ impl ClientFlags {
 }
 
 impl Client {
+    /// Returns an entry of a log of commands about a call of this client.
+    pub(crate) fn log_entry(&self, amount: u64, args: Vec<Vec<u8>>) -> Entry {
+        Entry {
+            id: 0,
+            unix_seconds: clock::unix_ms() / 1000,
+            amount,
+            args,
+            client_addr: self.addr.clone(),
+            client_name: self.identity.lock().name.clone(),
+        }
+    }
+
     /// Creates a client that has just connected.
     pub fn new(origin: Origin, now_ms: i64) -> Self {
         let Origin { conn, addr, laddr, fd, unix, speaks, local, connection_bytes } = origin;

@@ -15,6 +15,7 @@ use crate::answer::Destination;
 use crate::caller::Caller;
 use crate::clock::{self, STOPPED_MS};
 use crate::command::{Access, Command, Scope};
+use crate::command_log;
 use crate::error::Interrupt;
 use crate::kernel::Kernel;
 use crate::monitors;
@@ -22,12 +23,12 @@ use crate::pipeline::admission::{Admission, Barred};
 use crate::pipeline::fetch;
 use crate::pipeline::locking::held_by_program;
 use crate::pipeline::meter::{Meter, Timing, Words};
+use crate::pipeline::sizes::Sizes;
 use crate::pipeline::{
     Context, Mode, Refused, Request, Turn, add_pending_reads, serve, serve_at_once,
 };
 use crate::replica_level::ReplicaLevel;
 use crate::reply::Reply;
-use crate::slowlog;
 
 /// Upper bound of brief requests in a brief transaction of a primary: a worker waits some ten microseconds.
 const BRIEF_REQUESTS: usize = 16;
@@ -285,6 +286,7 @@ impl<'k> Execution<'_, 'k> {
         let kernel = turn.kernel;
         locks.set_touch(caller.touch());
         let client = Arc::clone(&caller.client);
+        let written = output.written();
         let mut meter = Meter::start(kernel, turn.counters);
         let timing = meter.begin(command, &client, Words::new);
         if let Some(interrupt) = self.enter(caller, locks, output) {
@@ -295,10 +297,14 @@ impl<'k> Execution<'_, 'k> {
             self.serve_ready(locks, &mut meter);
         }
         meter.look_again();
-        let words = || slowlog::shorten(&kernel.commands, args);
+        let words = || command_log::shorten(&kernel.commands, args);
         match timing == Timing::Alone && caller.waits.is_for_keys() {
             true => meter.end_blocked(command, &client),
-            false => meter.end(timing, command, &client, words),
+            false => {
+                meter.end(timing, command, &client, words);
+                let reply_bytes = output.written().saturating_sub(written);
+                Sizes(kernel).note((command, args), &client, reply_bytes);
+            }
         }
         meter.finish(&client, words);
         Ok(())

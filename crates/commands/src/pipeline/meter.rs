@@ -10,9 +10,9 @@ use parking_lot::Mutex;
 use crate::clients::Client;
 use crate::clock;
 use crate::command::{Command, CommandId, Flags, Operation};
+use crate::command_log::{CommandLog, LogKind};
 use crate::kernel::Kernel;
 use crate::latency::LatencyMonitor;
-use crate::slowlog::{self, SlowLog};
 use crate::stats::{Counters, Stat};
 
 /// Maximum number of different commands in a run.
@@ -76,7 +76,7 @@ impl Accounted for Operation {
     }
 }
 
-/// Words of a call as the slow log keeps them; see [`slowlog::shorten`].
+/// Words of a call as the slow log keeps them; see [`command_log::shorten`](crate::command_log::shorten).
 pub type Words = Vec<Vec<u8>>;
 
 /// Timing of one batch.
@@ -107,7 +107,7 @@ pub struct Meter<'k> {
 #[derive(Default)]
 pub struct Noted {
     /// Slow calls.
-    pub slowlog: Mutex<SlowLog>,
+    pub slowlog: Mutex<CommandLog>,
     /// Spikes.
     pub latency: Mutex<LatencyMonitor>,
 }
@@ -410,15 +410,9 @@ impl<'k> Meter<'k> {
         if calls > 1 {
             args.push(format!("... (one of {calls} pipelined commands)").into_bytes());
         }
-        let entry = slowlog::Entry {
-            id: 0,
-            unix_seconds: clock::unix_ms() / 1000,
-            micros: nanos / 1000,
-            args,
-            client_addr: client.addr.clone(),
-            client_name: client.identity.lock().name.clone(),
-        };
-        let slowlog = self.aside.map_or(&self.kernel.slowlog, |aside| &aside.slowlog);
-        slowlog.lock().push(entry, self.kernel.slowlog_max_len());
+        let entry = client.log_entry(nanos / 1000, args);
+        let logs = &self.kernel.command_logs;
+        let slowlog = self.aside.map_or(logs.of(LogKind::Slow), |aside| &aside.slowlog);
+        slowlog.lock().push(entry, self.kernel.log_max_len(LogKind::Slow));
     }
 }

@@ -9,6 +9,7 @@
 //! | admit | `admit` | checks if this client may make the call, unless all may |
 //! | fetch | [`fetch`] | reads the values that it needs from disk, while nothing is locked |
 //! | account | [`meter`] | times it: commandstats, the slow log, latency |
+//! | account | [`sizes`] | notes it if it is large, or its reply |
 //! | context | `context`, `request` | combines a turn of a thread and a request into all that a command may touch |
 //! | lock | `locking` | finds the function of the command, and locks the declared keys; `guard` gives access to them |
 //! | weigh | `weigh` | keeps long work from workers; `copies` computes from copies on another thread |
@@ -46,6 +47,7 @@ mod redirect;
 mod request;
 mod run;
 mod serve;
+pub mod sizes;
 #[cfg(test)]
 mod tests;
 mod transaction;

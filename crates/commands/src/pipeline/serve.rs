@@ -17,13 +17,14 @@ use crate::acl;
 use crate::answer::{Answer, Answered};
 use crate::caller::Caller;
 use crate::command::{Access, Command};
+use crate::command_log;
 use crate::error::{CommandError, Interrupt};
 use crate::kernel::Kernel;
 use crate::offload::{RETRY_ADMISSION_AFTER, RETRY_SHARD_AFTER, Work};
 use crate::pipeline::meter::Meter;
+use crate::pipeline::sizes::Sizes;
 use crate::pipeline::{self, Context, Refused, Request, Turn};
 use crate::reply::Reply;
-use crate::slowlog;
 use crate::stats::Counters;
 
 /// Environment of serving, besides the data.
@@ -225,7 +226,7 @@ impl<'k> Serving<'k, '_> {
             if matches!(outcome, Outcome::Served | Outcome::Refused) {
                 waiter.state.done();
                 forget_waiter(locks, waiter);
-                let reply = Answered::With(self.output.take());
+                let reply = self.output.take();
                 // This keeps the buffer from staying as large as the largest reply.
                 self.output.reset();
                 let args = blocked.command.as_args();
@@ -234,11 +235,12 @@ impl<'k> Serving<'k, '_> {
                 let has_written = outcome == Outcome::Served && self.writes(waiter);
                 let logged_at = if has_written { self.note_logged(locks) } else { None };
                 if let Some(command) = command {
-                    let words = || slowlog::shorten(&self.kernel.commands, args);
+                    let words = || command_log::shorten(&self.kernel.commands, args);
                     meter.served(command, &caller.client, words);
+                    Sizes(self.kernel).note((command, args), &caller.client, reply.len());
                 }
                 let invalidation = command.and_then(|command| caller.reads_of(command, args));
-                let to = blocked.to.clone();
+                let (to, reply) = (blocked.to.clone(), Answered::With(reply));
                 self.kernel.answer(Answer { to, reply, logged_at, invalidation, caller: None });
                 return (outcome, false);
             }

@@ -18,14 +18,15 @@ use super::{Context, Done, Mode, Refused, WEIGHT_MAX, refuse, reply_error, resol
 use crate::acl::{self, Denial};
 use crate::caller::Caller;
 use crate::command::{Access, Command, Flags, Scope, Weight};
+use crate::command_log::{self, LogKind};
 use crate::error::CommandError;
 use crate::fault::Standing;
 use crate::kernel::Kernel;
 use crate::monitors;
 use crate::pipeline::fetch::{self, PendingRead};
 use crate::pipeline::meter::Meter;
+use crate::pipeline::sizes::Sizes;
 use crate::pubsub::Kind;
-use crate::slowlog;
 use crate::transaction::{Known, Needs, Share, Transaction};
 
 /// Weight of a queued request in elements, besides its arguments: for its lookup and its reply.
@@ -239,7 +240,7 @@ impl<'k> Context<'_, 'k> {
                 }
             }
         }
-        within.meter.finish(&self.caller.client, || slowlog::shorten(&kernel.commands, last));
+        within.meter.finish(&self.caller.client, || command_log::shorten(&kernel.commands, last));
         // The client's last command is EXEC, not the last queued one.
         self.caller.client.note_command(self.command.id);
         if has_header && len != transaction.len() {
@@ -277,6 +278,7 @@ impl<'k> Context<'_, 'k> {
         let confirmations = self.caller.confirmations;
         let denied = self.caller.rights().check(command, args).err();
         let error = denied.map(|denial| self.deny_in_exec(command, args, denial));
+        let is_allowed = error.is_none();
         let mut reply = self.reply.in_proto(self.caller.proto);
         if let Some(error) = error {
             // As in Redis, it is not counted as a call.
@@ -297,9 +299,13 @@ impl<'k> Context<'_, 'k> {
         {
             self.reply.truncate(begin);
         }
-        match self.reply.parts().0.written() == written {
-            true => 0,
-            false => (self.caller.confirmations - confirmations).max(1),
+        let bytes = self.reply.parts().0.written().saturating_sub(written);
+        if is_allowed {
+            Sizes(self.kernel).note((command, args), &self.caller.client, bytes);
+        }
+        match bytes {
+            0 => 0,
+            _ => (self.caller.confirmations - confirmations).max(1),
         }
     }
 
@@ -358,7 +364,11 @@ fn weight_of_report(kernel: &Kernel, command: &Command) -> usize {
         "client|list" | "client|kill" => kernel.clients.len() * LINE_WEIGHT,
         "pubsub|channels" => kernel.pubsub.count(Kind::Channel),
         "pubsub|shardchannels" => kernel.pubsub.count(Kind::ShardChannel),
-        "slowlog|get" => kernel.slowlog.lock().len() * LINE_WEIGHT,
+        "slowlog|get" => kernel.command_logs.of(LogKind::Slow).lock().len() * LINE_WEIGHT,
+        "commandlog|get" => {
+            let lens = LogKind::ALL.map(|kind| kernel.command_logs.of(kind).lock().len());
+            lens.iter().sum::<usize>() * LINE_WEIGHT
+        }
         _ => 0,
     };
     REPORT_WEIGHT + contents

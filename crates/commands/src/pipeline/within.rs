@@ -10,9 +10,9 @@ use tierce_wire::resp::Args;
 use super::{Context, Done, Mode, Request, Turn, reply_error};
 use crate::caller::Caller;
 use crate::command::Command;
+use crate::command_log;
 use crate::pipeline::meter::Meter;
 use crate::reply::Reply;
-use crate::slowlog;
 use crate::stats::{Counters, ErrorCounts};
 
 /// Runs the calls within one guard, and accounts for them.
@@ -59,7 +59,7 @@ impl<'k> Within<'_, 'k> {
     ) -> Result<(), StartOver> {
         let Self { turn, mode, meter, counters, errors } = self;
         let kernel = turn.kernel;
-        let shorten = |args| slowlog::shorten(&kernel.commands, args);
+        let shorten = |args| command_log::shorten(&kernel.commands, args);
         let timing = meter.begin(command, &caller.client, || shorten(last));
         let hashed = command.has_one_key.then(|| {
             let key = args.at(command.first_key);

@@ -24,16 +24,27 @@ impl<'k> BatchRunner<'k, '_> {
             *self.tells_of_server.insert(all && self.tells_of_server.unwrap_or(true));
     }
 
+    /// Returns how many requests are through. `ran` is the last one that has run.
+    #[cold]
+    pub(super) fn through(&self, progress: &Progress, ran: usize) -> usize {
+        match progress {
+            Progress::Through => self.batch.len(),
+            Progress::Yielding { index } => index + 1,
+            Progress::Held { index, .. }
+            | Progress::Waiting { index }
+            | Progress::Fetching { index, .. }
+            | Progress::Unconfirmed { index } => *index,
+            Progress::Closing => ran + 1,
+        }
+    }
+
     /// Returns the length of the executed requests.
     #[cold]
     pub(super) fn executed(&self, progress: &Progress) -> usize {
         let through = match progress {
-            Progress::Through => self.batch.len(),
-            Progress::Yielding { index } | Progress::Waiting { index } => index + 1,
-            Progress::Held { index, .. }
-            | Progress::Fetching { index, .. }
-            | Progress::Unconfirmed { index } => *index,
+            Progress::Waiting { index } => index + 1,
             Progress::Closing => return 0,
+            _ => self.through(progress, 0),
         };
         if through == 0 { 0 } else { self.batch.end(through - 1) }
     }

@@ -1,10 +1,11 @@
 //! The requests that arrived together on one connection: parsed (here), prefetched (`look_ahead`), run in order
-//! (`run`), and confirmed if replies wait for that (`confirm`).
+//! (`run`), noted if they are large (`sizes`), and confirmed if replies wait for that (`confirm`).
 
 mod confirm;
 mod look_ahead;
 mod refuse;
 mod run;
+mod sizes;
 
 use std::sync::Arc;
 
@@ -161,7 +162,14 @@ impl<'k, 'w> BatchRunner<'k, 'w> {
                 skip_empty(&mut session.caller, now_ms);
             }
             self.note_what_is_told(&mut session.caller, input);
-            let progress = self.execute(&mut session.caller, &mut locks, input, output, now_ms);
+            let progress = self.execute(
+                &mut session.caller,
+                &mut locks,
+                input,
+                output,
+                replied_before,
+                now_ms,
+            );
             if !self.commit(&mut session.caller, &mut locks) {
                 io.output().truncate(replied_before);
                 return Flow::Close;
@@ -254,7 +262,8 @@ impl<'k, 'w> BatchRunner<'k, 'w> {
         let mut locks = self.kernel.keyspace.worker_locks(session.caller.client.conn.worker);
         let (_, output) = io.split();
         let replied_before = output.mark();
-        let progress = self.execute(&mut session.caller, &mut locks, &value, output, now_ms);
+        let progress =
+            self.execute(&mut session.caller, &mut locks, &value, output, replied_before, now_ms);
         self.large = None;
         if !self.commit(&mut session.caller, &mut locks) {
             io.output().truncate(replied_before);

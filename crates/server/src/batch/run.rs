@@ -1,24 +1,26 @@
 //! Runs the requests of a batch in order.
 
 use tierce_keyspace::{ShardLocks, tell_invalidated};
-use tierce_output::Output;
+use tierce_output::{Mark, Output};
 use tierce_wire::resp::Args;
 
 use super::refuse::mute;
+use super::sizes::{Requests, note_large};
 use super::{BatchRunner, Progress, RETRY_ROLE_AFTER_MS, TOO_LARGE_TO_KEEP};
 use crate::admission::{Admission, Barred};
 use crate::answer::Destination;
 use crate::blocking;
 use crate::caller::{Caller, ReplyMode};
 use crate::command::{Command, Flags};
+use crate::command_log;
 use crate::error::{CommandError, Interrupt};
 use crate::meter::{Meter, Timing};
 use crate::monitors;
 use crate::offload::Job;
+use crate::pipeline::sizes::{self, Sizes};
 use crate::pipeline::{self, Context, Mode, Refused, Request, Turn};
 use crate::plan::Planned;
 use crate::reply::Reply;
-use crate::slowlog;
 use crate::stats::Stat;
 use crate::waiting::{Awaited, Deferral, Obstacle};
 
@@ -33,12 +35,14 @@ struct Current<'a, 'k> {
 
 impl<'k> BatchRunner<'k, '_> {
     /// Executes the requests of the batch in order: admission, values from disk, execution and accounting for each.
+    /// Their replies begin at `begin`.
     pub(super) fn execute(
         &mut self,
         caller: &mut Caller,
         locks: &mut ShardLocks<'k>,
         input: &[u8],
         output: &mut Output,
+        begin: Mark,
         now_ms: i64,
     ) -> Progress {
         if self.batch.is_empty() {
@@ -65,6 +69,7 @@ impl<'k> BatchRunner<'k, '_> {
         let mut progress = Progress::Through;
         // Last request that has run: its words stand for those that the meter has timed together.
         let mut ran = 0;
+        let mut not_run = Requests::default();
         for (index, args) in self.batch.iter(input).enumerate() {
             let planned = match self.batch.len() {
                 1 => self.plan.plan_one(self.kernel, args),
@@ -76,6 +81,7 @@ impl<'k> BatchRunner<'k, '_> {
                     progress = Progress::Closing;
                     break;
                 }
+                not_run.add(index);
                 continue;
             };
             let passes_unseen =
@@ -100,7 +106,10 @@ impl<'k> BatchRunner<'k, '_> {
                     now_ms,
                 ) {
                     Ok(true) => {}
-                    Ok(false) => continue,
+                    Ok(false) => {
+                        not_run.add(index);
+                        continue;
+                    }
                     Err(ends) => {
                         progress = ends;
                         break;
@@ -109,13 +118,16 @@ impl<'k> BatchRunner<'k, '_> {
             }
             let timing = meter.begin_within(command).unwrap_or_else(|| {
                 let last = self.batch.get(ran, input);
-                meter.begin(command, &caller.client, || slowlog::shorten(commands, last))
+                meter.begin(command, &caller.client, || command_log::shorten(commands, last))
             });
             if let Some(interrupt) = self.run(caller, locks, output, command, args, planned, now_ms)
             {
                 meter.take_back(timing);
                 match self.interrupted(request(), interrupt, &admission, caller, output, now_ms) {
-                    None => continue,
+                    None => {
+                        not_run.add(index);
+                        continue;
+                    }
                     Some(ends) => {
                         progress = ends;
                         break;
@@ -125,6 +137,7 @@ impl<'k> BatchRunner<'k, '_> {
             ran = index;
             if let Some(access) = access {
                 let has_written = self.has_written(caller, locks, access);
+                Sizes(self.kernel).note_reply((command, args), &caller.client, output.written());
                 self.held.cut(output, has_written);
             }
             if locks.has_ready() {
@@ -137,7 +150,7 @@ impl<'k> BatchRunner<'k, '_> {
                 meter.look_again();
             }
             if timing == Timing::Alone {
-                let words = move || slowlog::shorten(commands, args);
+                let words = move || command_log::shorten(commands, args);
                 match caller.waits.is_for_keys() {
                     true => meter.end_blocked(command, &caller.client),
                     false => meter.end(timing, command, &caller.client, words),
@@ -163,13 +176,27 @@ impl<'k> BatchRunner<'k, '_> {
                 break;
             }
         }
-        let last = || slowlog::shorten(commands, self.batch.get(ran, input));
+        let last = || command_log::shorten(commands, self.batch.get(ran, input));
         meter.finish(&caller.client, last);
         if matches!(progress, Progress::Through) && meter.read_nanos() >= until_nanos {
             progress = Progress::Yielding { index: self.batch.len() - 1 };
         }
         // Other threads must not wait for this shard while replies are sent.
         locks.release();
+        // Held replies are not in the output; each was looked at when it was cut.
+        let is_held = self.held.level.is_some();
+        let reply_bytes = if is_held { 0 } else { output.part_since(begin).len() };
+        // A request with a side buffer is larger than the input.
+        let request_bytes = if self.large.is_some() { usize::MAX } else { input.len() };
+        if Sizes(self.kernel).may_be_large(request_bytes, reply_bytes) {
+            let replies = (!is_held).then(|| output.part_since(begin));
+            let replies = replies.map(|part| sizes::lengths_of_replies(output.pieces(part)));
+            let value_bytes = self.large.as_ref().map_or(0, |value| value.len());
+            let requests = (&*self.batch, input, value_bytes);
+            let ran = (self.through(&progress, ran), &not_run);
+            let replies = replies.unwrap_or_default();
+            note_large(self.kernel, &caller.client, requests, ran, &replies);
+        }
         progress
     }
 

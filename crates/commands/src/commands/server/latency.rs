@@ -5,6 +5,7 @@ use tierce_wire::resp::Rest;
 use super::doctor::{self, Terms};
 use crate::clock;
 use crate::command::{CommandId, Flags, Group};
+use crate::command_log::LogKind;
 use crate::commands::help::{help, help_spec};
 use crate::error::CommandError;
 use crate::latency::Series;
@@ -190,7 +191,7 @@ fn doctor(ctx: &mut Context<'_, '_>) -> Done {
     let terms = Terms {
         threshold_ms: live.latency_monitor_threshold(),
         slowlog_micros: live.slowlog_log_slower_than(),
-        slowlog_len: kernel.slowlog.lock().len(),
+        slowlog_len: kernel.command_logs.of(LogKind::Slow).lock().len(),
     };
     let now_seconds = clock::unix_ms() / 1000;
     ctx.reply.verbatim(&doctor::of_latency(&kernel.latency.lock(), terms, now_seconds));

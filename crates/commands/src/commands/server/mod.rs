@@ -4,6 +4,7 @@ mod acl;
 mod admin;
 mod cluster;
 mod command;
+mod command_log;
 mod config;
 mod debug;
 mod doctor;
@@ -15,7 +16,6 @@ mod memory;
 mod module;
 mod monitor;
 mod persistence;
-mod slowlog;
 
 use crate::pipeline::Defined;
 
@@ -34,5 +34,5 @@ pub(super) const COMMANDS: &[&[Defined]] = &[
     module::COMMANDS,
     monitor::COMMANDS,
     persistence::COMMANDS,
-    slowlog::COMMANDS,
+    command_log::COMMANDS,
 ];

@@ -7,6 +7,7 @@ use std::iter;
 
 use crate::acl::AclLog;
 use crate::command::CommandId;
+use crate::command_log::LogKind;
 use crate::kernel::Kernel;
 use crate::pipeline::meter::Noted;
 use crate::stats::{Counted, Counters, ErrorCounts};
@@ -39,7 +40,8 @@ impl<'w> Account<'w> {
         kernel.acl.log.add_all(&self.denials, kernel.config.live().acllog_max_len() as usize);
         let (slow, spikes) = (self.noted.slowlog.lock(), self.noted.latency.lock());
         if !slow.is_empty() {
-            kernel.slowlog.lock().add_all(&slow, kernel.slowlog_max_len());
+            let log = kernel.command_logs.of(LogKind::Slow);
+            log.lock().add_all(&slow, kernel.log_max_len(LogKind::Slow));
         }
         if spikes.events().len() > 0 {
             kernel.latency.lock().add_all(&spikes);

@@ -18,6 +18,7 @@ use super::{Effects, WORKER_TIME};
 use crate::acl::{self, Denial};
 use crate::caller::Caller;
 use crate::command::{Access, Command, Flags};
+use crate::command_log;
 use crate::error::CommandError;
 use crate::kernel::Kernel;
 use crate::pipeline::admission;
@@ -26,7 +27,6 @@ use crate::pipeline::meter::Meter;
 use crate::pubsub::Kind;
 use crate::reply::Reply;
 use crate::scripting::Run;
-use crate::slowlog;
 
 /// Longest word that is checked before all words of a large call are copied. Names of commands are shorter.
 const SHORT_WORD_LEN_MAX: usize = 64;
@@ -134,7 +134,7 @@ impl<'h, 'k> ProgramHost<'h, 'k> {
     pub(super) fn finish(mut self) -> Effects {
         let words = &self.buffers.last_words;
         self.within.meter.finish(&self.caller.client, || {
-            slowlog::shorten(&self.kernel.commands, words.as_args())
+            command_log::shorten(&self.kernel.commands, words.as_args())
         });
         self.buffers.shrink();
         self.effects

@@ -40,12 +40,12 @@ use self::outbox::{Outbox, Pace};
 use self::workspace::Buffers;
 use super::{Context, Done};
 use crate::command::{Access, Flags};
+use crate::command_log;
 use crate::error::{CommandError, Interrupt};
 use crate::eviction::Room;
 use crate::scripting::{
     ENDED_BY_SHUTDOWN, Ending, Held, History, Kind, KnownFunction, Run, Ticket,
 };
-use crate::slowlog;
 use crate::stats::{ErrorCounts, Stat};
 
 pub(crate) use self::access::{access_of, queued_access, stated_flags};
@@ -290,7 +290,7 @@ impl<'k> Context<'_, 'k> {
             return Err(Interrupt::Long.into());
         }
         let ticket = (!is_on_worker).then(|| {
-            let words = slowlog::shorten(&self.kernel.commands, self.call.args());
+            let words = command_log::shorten(&self.kernel.commands, self.call.args());
             scripts.running.begin(Run::new(program.kind(), program.name(), words, held()))
         });
         let runs_on = RunsOn::new(self.kernel, ticket.as_ref().map(Ticket::run), terms);

@@ -272,6 +272,8 @@ const SHORT: &[(&str, &[&str])] = &[
             "slowlog|get",
             "hotkeys|get",
             "slowlog|reset",
+            "commandlog|get",
+            "commandlog|reset",
         ],
     ),
     (

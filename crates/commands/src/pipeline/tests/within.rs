@@ -43,6 +43,8 @@ const OWN_STORY: &[&str] = &[
     "memory|malloc-stats",
     "slowlog|get",
     "slowlog|len",
+    "commandlog|get",
+    "commandlog|len",
     "client|list",
     "client|info",
     "acl|genpass",

@@ -45,6 +45,19 @@ pub struct Scanned {
     pub pushes: usize,
 }
 
+impl Scanned {
+    #[inline]
+    fn count(&mut self, kind: Kind) {
+        if kind == Kind::Push {
+            self.pushes += 1;
+            return;
+        }
+        self.replies += 1;
+        self.errors += usize::from(kind == Kind::Error);
+        self.nulls += usize::from(kind == Kind::Null);
+    }
+}
+
 impl ReplyScanner {
     /// Returns a scanner at the start of a reply.
     pub fn new() -> ReplyScanner {
@@ -61,16 +74,20 @@ impl ReplyScanner {
         while scanned.replies < max_replies {
             let (consumed, complete) = self.step(&input[scanned.consumed..])?;
             scanned.consumed += consumed;
-            match complete {
-                None => break,
-                Some(Kind::Push) => scanned.pushes += 1,
-                Some(kind) => {
-                    scanned.replies += 1;
-                    scanned.errors += usize::from(kind == Kind::Error);
-                    scanned.nulls += usize::from(kind == Kind::Null);
-                }
-            }
+            let Some(kind) = complete else { break };
+            scanned.count(kind);
         }
+        Ok(scanned)
+    }
+
+    /// Scans `input` to the end of the first reply or push, or of the input.
+    ///
+    /// # Errors
+    /// Those of [`ReplyScanner::scan`].
+    pub fn scan_one(&mut self, input: &[u8]) -> Result<Scanned, ReplyError> {
+        let (consumed, complete) = self.step(input)?;
+        let mut scanned = Scanned { consumed, ..Scanned::default() };
+        complete.into_iter().for_each(|kind| scanned.count(kind));
         Ok(scanned)
     }
 

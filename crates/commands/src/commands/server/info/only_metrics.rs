@@ -5,6 +5,7 @@ use super::facts::Facts;
 use super::field::{Column, Field, Metrics, Row, always, each, gauge, is, maybe};
 use super::value::Value;
 use super::{all_fields, value};
+use crate::command_log::{Entry, LogKind};
 use crate::config::DirectiveId;
 use crate::kernel::Kernel;
 use crate::metrics::{Durations, Family, Labels, Samples};
@@ -36,11 +37,11 @@ pub(super) const ONLY_METRICS: &[Field] = &[
         "The directive `io-threads`.").gauge("redis_config_io_threads"),
     is("config_maxmemory", |f| f.memory().limit.into(), "The directive `maxmemory`; 0 is no limit.")
         .gauge("redis_config_maxmemory"),
-    is("slowlog_length", |f| f.kernel.slowlog.lock().len().into(), "Entries of the slow log.")
+    is("slowlog_length", |f| f.kernel.command_logs.of(LogKind::Slow).lock().len().into(), "Entries of the slow log.")
         .gauge("redis_slowlog_length"),
     is("slowlog_last_id", |f| slowest(f, |entry| entry.id), "The number of its last entry.")
         .gauge("redis_slowlog_last_id"),
-    is("last_slow_execution", |f| match slowest(f, |entry| entry.micros) {
+    is("last_slow_execution", |f| match slowest(f, |entry| entry.amount) {
         Value::Int(micros) => Value::Micros(micros as u64),
         other => other,
     }, "Duration of the call in the last entry.").gauge("redis_last_slow_execution_duration_seconds"),
@@ -65,8 +66,8 @@ pub(super) const ONLY_METRICS: &[Field] = &[
         ]),
 ];
 
-fn slowest(facts: &Facts<'_>, figure: fn(&crate::slowlog::Entry) -> u64) -> Value {
-    facts.kernel.slowlog.lock().iter().next().map_or(0, figure).into()
+fn slowest(facts: &Facts<'_>, figure: fn(&Entry) -> u64) -> Value {
+    facts.kernel.command_logs.of(LogKind::Slow).lock().iter().next().map_or(0, figure).into()
 }
 
 fn memory(facts: &Facts<'_>) -> Vec<Row> {

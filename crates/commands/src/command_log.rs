@@ -1,7 +1,8 @@
-//! The log of slow commands.
+//! The logs of slow commands, of large requests and of large replies.
 
 use std::collections::VecDeque;
 
+use parking_lot::Mutex;
 use tierce_wire::resp::Args;
 
 use crate::command::Table;
@@ -12,15 +13,52 @@ use crate::redaction;
 const ARGS_MAX: usize = 32;
 const ARG_BYTES_MAX: usize = 128;
 
-/// One slow command.
+/// The logs.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum LogKind {
+    /// Commands that took long.
+    Slow,
+    /// Commands with many bytes of arguments.
+    LargeRequest,
+    /// Commands with long replies.
+    LargeReply,
+}
+
+impl LogKind {
+    /// All of them.
+    pub const ALL: [Self; 3] = [Self::Slow, Self::LargeRequest, Self::LargeReply];
+
+    /// Returns its name in COMMANDLOG.
+    #[must_use]
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Slow => "slow",
+            Self::LargeRequest => "large-request",
+            Self::LargeReply => "large-reply",
+        }
+    }
+}
+
+/// One log of each kind.
+#[derive(Default)]
+pub struct CommandLogs([Mutex<CommandLog>; LogKind::ALL.len()]);
+
+impl CommandLogs {
+    /// Returns the log of this kind.
+    pub fn of(&self, kind: LogKind) -> &Mutex<CommandLog> {
+        &self.0[kind as usize]
+    }
+}
+
+/// One logged command.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Entry {
     /// Increases over the life of the server.
     pub id: u64,
     /// Time of its run, in Unix seconds.
     pub unix_seconds: i64,
-    /// Duration in microseconds.
-    pub micros: u64,
+    /// Duration in microseconds, or size in bytes.
+    pub amount: u64,
     /// The command and its arguments, shortened.
     pub args: Vec<Vec<u8>>,
     /// Address of the client that sent it.
@@ -29,14 +67,14 @@ pub struct Entry {
     pub client_name: String,
 }
 
-/// The newest slow commands, newest first.
+/// The newest commands of one kind, newest first.
 #[derive(Default)]
-pub struct SlowLog {
+pub struct CommandLog {
     entries: VecDeque<Entry>,
     next_id: u64,
 }
 
-impl SlowLog {
+impl CommandLog {
     /// Adds an entry (its id is assigned here) and removes the oldest ones beyond `max_len`.
     pub fn push(&mut self, mut entry: Entry, max_len: usize) {
         entry.id = self.next_id;
@@ -99,11 +137,11 @@ fn shorten_one(arg: &[u8]) -> Vec<u8> {
 mod tests {
     use super::*;
 
-    fn entry(micros: u64) -> Entry {
+    fn entry(amount: u64) -> Entry {
         Entry {
             id: 0,
             unix_seconds: 0,
-            micros,
+            amount,
             args: Vec::new(),
             client_addr: String::new(),
             client_name: String::new(),
@@ -112,10 +150,10 @@ mod tests {
 
     #[test]
     fn newest_first_and_bounded() {
-        let mut log = SlowLog::default();
+        let mut log = CommandLog::default();
         (0..5).for_each(|n| log.push(entry(n), 3));
         assert_eq!(
-            log.iter().map(|e| (e.id, e.micros)).collect::<Vec<_>>(),
+            log.iter().map(|e| (e.id, e.amount)).collect::<Vec<_>>(),
             [(4, 4), (3, 3), (2, 2)]
         );
         log.clear();
