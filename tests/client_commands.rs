@@ -477,7 +477,7 @@ fn pause_while_others_write(launch: &Launch) {
     let mut c = server.connect();
     replica.connect().check(&format!("REPLICAOF 127.0.0.1 {}", server.port()), "+OK");
     let state = |c: &mut Connection| {
-        let info = c.ask("INFO persistence replication").text().to_owned();
+        let info = c.ask("INFO").text().to_owned();
         let is_one = |line: &&str| {
             ["rdb_changes_since_last_save:", "master_repl_offset:", "slave0:"]
                 .iter()
@@ -486,7 +486,7 @@ fn pause_while_others_write(launch: &Launch) {
         info.lines().filter(is_one).collect::<Vec<_>>().join(" ")
     };
     wait_until("the replica is online", || state(&mut c).contains("state=online"));
-    let requests: Vec<u8> = (0..80)
+    let requests: Vec<u8> = (0..200)
         .flat_map(|n| match n % 8 {
             0 => encode(&["EVAL", "return redis.call('incr', KEYS[1])", "1", "script"]),
             1 => [encode(&["MULTI"]), encode(&["INCR", "exec"]), encode(&["EXEC"])].concat(),
@@ -507,7 +507,7 @@ fn pause_while_others_write(launch: &Launch) {
             scope.spawn(move || {
                 while !ends.load(Relaxed) {
                     writer.send(requests);
-                    (0..100).for_each(|_| _ = writer.reply());
+                    (0..250).for_each(|_| _ = writer.reply());
                 }
             });
         }
