@@ -124,6 +124,11 @@ pub fn shorten_words<'a>(count: usize, words: impl Iterator<Item = &'a [u8]>) ->
     short
 }
 
+/// Shortens the name of a client in this way.
+pub(crate) fn shorten_name(name: &str) -> String {
+    String::from_utf8_lossy(&shorten_one(name.as_bytes())).into_owned()
+}
+
 fn shorten_one(arg: &[u8]) -> Vec<u8> {
     if arg.len() <= ARG_BYTES_MAX {
         return arg.to_vec();
@@ -146,6 +151,12 @@ mod tests {
             client_addr: String::new(),
             client_name: String::new(),
         }
+    }
+
+    #[test]
+    fn names_of_clients_are_bounded() {
+        assert_eq!(shorten_name("worker"), "worker");
+        assert!(shorten_name(&"x".repeat(1 << 20)).len() < 2 * ARG_BYTES_MAX);
     }
 
     #[test]

@@ -16,7 +16,7 @@ use super::{Protocol, Results};
 use crate::acl::User;
 use crate::clock;
 use crate::command::CommandId;
-use crate::command_log::Entry;
+use crate::command_log::{Entry, shorten_name};
 use crate::config::Peer;
 use crate::waiting::ConnAddress;
 
@@ -201,7 +201,7 @@ impl Client {
             amount,
             args,
             client_addr: self.addr.clone(),
-            client_name: self.identity.lock().name.clone(),
+            client_name: shorten_name(&self.identity.lock().name),
         }
     }
 

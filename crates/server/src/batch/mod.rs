@@ -181,7 +181,8 @@ impl<'k, 'w> BatchRunner<'k, 'w> {
             match progress {
                 Progress::Through => {
                     io.consume(parsed.consumed);
-                    if !self.batch.is_empty() {
+                    // Empty requests may have been left behind those that ran.
+                    if !self.batch.is_empty() || io.input().is_empty() {
                         note_rest(&mut session.caller, io);
                     }
                 }
@@ -198,7 +199,8 @@ impl<'k, 'w> BatchRunner<'k, 'w> {
                 Progress::Waiting { index } => {
                     io.consume(self.batch.end(index));
                     session.parser.rewind();
-                    handoff::note_wait(&session.caller, index > 0);
+                    let has_run = has_run_before(&session.caller, index);
+                    handoff::note_wait(&session.caller, has_run);
                     note_rest(&mut session.caller, io);
                     return suspend(&session.caller.waits, io);
                 }

@@ -111,6 +111,7 @@ impl<'k> BatchRunner<'k, '_> {
                         continue;
                     }
                     Err(ends) => {
+                        not_run.add(index);
                         progress = ends;
                         break;
                     }
@@ -129,6 +130,7 @@ impl<'k> BatchRunner<'k, '_> {
                         continue;
                     }
                     Some(ends) => {
+                        not_run.add(index);
                         progress = ends;
                         break;
                     }
@@ -186,12 +188,15 @@ impl<'k> BatchRunner<'k, '_> {
         // Held replies are not in the output; each was looked at when it was cut.
         let is_held = self.held.level.is_some();
         let reply_bytes = if is_held { 0 } else { output.part_since(begin).len() };
-        // A request with a side buffer is larger than the input.
-        let request_bytes = if self.large.is_some() { usize::MAX } else { input.len() };
+        let value_bytes = self.large.as_ref().map_or(0, |value| value.len());
+        let request_bytes = match self.batch.len() {
+            0 => 0,
+            len => self.batch.end(len - 1) + value_bytes,
+        };
         if Sizes(self.kernel).may_be_large(request_bytes, reply_bytes) {
-            let replies = (!is_held).then(|| output.part_since(begin));
+            let has_large = !is_held && Sizes(self.kernel).may_be_large(0, reply_bytes);
+            let replies = has_large.then(|| output.part_since(begin));
             let replies = replies.map(|part| sizes::lengths_of_replies(output.pieces(part)));
-            let value_bytes = self.large.as_ref().map_or(0, |value| value.len());
             let requests = (&*self.batch, input, value_bytes);
             let ran = (self.through(&progress, ran), &not_run);
             let replies = replies.unwrap_or_default();

@@ -15,7 +15,6 @@ pub(super) struct Requests(u128);
 const _: () = assert!(REQUESTS_MAX <= u128::BITS as usize);
 
 impl Requests {
-    #[cold]
     pub(super) fn add(&mut self, index: usize) {
         self.0 |= 1 << index;
     }

@@ -21,7 +21,8 @@ pub(super) fn between(from: Point, to: Point) -> f64 {
     let (from, to) = (from.latitude.to_radians(), to.latitude.to_radians());
     let north = ((to - from) / 2.0).sin();
     let square = north * north + from.cos() * to.cos() * east * east;
-    2.0 * EARTH_RADIUS * square.sqrt().asin()
+    // Rounding may lead above 1 for opposite points.
+    2.0 * EARTH_RADIUS * square.min(1.0).sqrt().asin()
 }
 
 /// Returns the metres of a unit.
@@ -38,6 +39,17 @@ pub(super) fn unit(name: &[u8]) -> Option<f64> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn opposite_points_have_a_distance() {
+        for at in 0..20_000 {
+            let here =
+                Point { longitude: f64::from(at) / 120.0 - 180.0, latitude: f64::from(at) / 240.0 };
+            let there = Point { longitude: here.longitude + 180.0, latitude: -here.latitude };
+            let half = std::f64::consts::PI * EARTH_RADIUS;
+            assert!((between(here, there) - half).abs() < 1.0, "{here:?}");
+        }
+    }
 
     #[test]
     fn from_palermo_to_catania() {
