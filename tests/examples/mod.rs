@@ -35,6 +35,10 @@ const OWN_WORDS: [&str; 11] = [
     "script|debug",
 ];
 
+/// Commands whose examples use what is newer than redis-server 7.0: options, or commands in a list.
+const NEWER: [&str; 8] =
+    ["bitop", "command|list", "geosearch", "migrate", "set", "xadd", "xread", "zunion"];
+
 /// Commands whose replies redis-cli prints as they are.
 const TEXTS: [&str; 8] = [
     "client|info",
@@ -220,7 +224,8 @@ impl Known {
 
     fn is_comparable(&self, example: &Example) -> bool {
         let name = &*example.command;
-        self.callable.contains(name) && !name.ends_with("|help") && !OWN_WORDS.contains(&name)
+        let differs = OWN_WORDS.contains(&name) || NEWER.contains(&name);
+        self.callable.contains(name) && !name.ends_with("|help") && !differs
     }
 
     fn manner_of(&self, call: &Call) -> Manner {
